@@ -1,0 +1,1 @@
+//! Codecs of the Lance file format: bytes in, bytes out.
