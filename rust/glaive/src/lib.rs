@@ -1,1 +1,37 @@
-//! The Lance table engine.
+//! The Lance table engine: snapshots of a table, scans and takes over them, and the commits that make new ones.
+//!
+//! ```no_run
+//! use glaive::{Dataset, OpenOptions, ScanOptions};
+//!
+//! # fn main() -> glaive::Result<()> {
+//! let dataset = Dataset::open("flights.lance", OpenOptions::default())?;
+//! for batch in dataset.scan(ScanOptions::default())? {
+//!     println!("{} rows", batch?.num_rows());
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod commit;
+mod data_file;
+pub mod dataset;
+pub mod deletion;
+pub mod manifest;
+mod projection;
+pub mod scan;
+mod storages;
+mod take;
+pub mod transaction;
+mod versions;
+pub mod write;
+
+pub use dataset::{Dataset, FragmentHandle, OpenOptions, VersionInfo, VersionSummary};
+pub use glaive_file::{Error, ErrorKind, Field, FileVersion, LogicalType, Result, Schema, io};
+pub use scan::{BatchSize, Scan, ScanOptions};
+pub use write::{WriteDestination, WriteMode, WriteParams, WriteProgress};
+
+/// The messages of the table format, generated from `protos/`.
+#[allow(missing_docs, clippy::all, clippy::pedantic)]
+pub mod proto {
+    include!(concat!(env!("OUT_DIR"), "/protos.rs"));
+}

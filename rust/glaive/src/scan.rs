@@ -1,0 +1,260 @@
+//! Scanning: the live rows of fragments in order, in batches of an exact size.
+//!
+//! Rows are counted live: `limit`, `offset` and batches know nothing of deleted rows. A batch never crosses a
+//! fragment. To keep reads large and decoding cheap, rows are read in windows of about 32 MiB, which are cut into
+//! batches without copying.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchReader};
+use arrow_buffer::BooleanBufferBuilder;
+use arrow_schema::{ArrowError, SchemaRef};
+use arrow_select::filter::filter;
+use glaive_file::{Context, Error, Result, Rows};
+
+use crate::data_file::OpenFiles;
+use crate::dataset::{Dataset, FragmentHandle};
+use crate::deletion::DeletionVector;
+use crate::projection::{Projection, RowOrigin};
+
+/// Rows of a batch unless told otherwise.
+pub const DEFAULT_BATCH_SIZE: usize = 8192;
+
+/// Stored bytes that one read of a fragment covers, by estimate.
+const WINDOW_BYTES: u64 = 32 << 20;
+
+/// Most rows that one read covers.
+const WINDOW_ROWS: u64 = 1 << 20;
+
+/// How many rows a batch has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BatchSize {
+    /// Exactly so many, but for the last of a fragment. At least 1.
+    Rows(usize),
+    /// Whatever one read covers: best for reading a whole table.
+    Large,
+}
+
+impl Default for BatchSize {
+    fn default() -> Self {
+        Self::Rows(DEFAULT_BATCH_SIZE)
+    }
+}
+
+/// What to scan.
+#[derive(Debug, Clone, Default)]
+pub struct ScanOptions {
+    /// Names in the order of the result: top-level fields, paths (`st.x`, a flat column of that name) and the system
+    /// columns `_rowid`, `_rowaddr`, `_rowoffset`. `None`: all fields.
+    pub columns: Option<Vec<String>>,
+    /// At most so many rows.
+    pub limit: Option<u64>,
+    /// Rows to leave out first.
+    pub offset: Option<u64>,
+    /// Rows of a batch.
+    pub batch_size: BatchSize,
+    /// Only these fragments, in this order. `None`: all.
+    pub fragment_ids: Option<Vec<u32>>,
+    /// Adds `_rowid` at the end.
+    pub with_row_id: bool,
+    /// Adds `_rowaddr` at the end.
+    pub with_row_address: bool,
+}
+
+/// A stream of batches. Nothing is read before the first one is asked for.
+pub struct Scan {
+    projection: Projection,
+    pieces: VecDeque<Piece>,
+    open: Option<OpenPiece>,
+    /// Rows that were read but not yet handed out.
+    window: Option<RecordBatch>,
+    batch_size: BatchSize,
+}
+
+/// Live rows of one fragment.
+struct Piece {
+    fragment: FragmentHandle,
+    /// Positions among the live rows of the fragment.
+    live: Range<u64>,
+    /// Position of the fragment's first live row among those of the table.
+    first_position: u64,
+}
+
+/// A piece whose files are open.
+struct OpenPiece {
+    piece: Piece,
+    files: OpenFiles,
+    deletions: Option<Arc<DeletionVector>>,
+    window_rows: u64,
+}
+
+impl Dataset {
+    /// Scans the table.
+    ///
+    /// # Errors
+    /// Invalid input for unknown columns or fragments, or a batch size of 0.
+    pub fn scan(&self, options: ScanOptions) -> Result<Scan> {
+        if options.batch_size == BatchSize::Rows(0) {
+            return Err(Error::invalid_input("batch_size must be at least 1"));
+        }
+        let columns = options.columns.as_deref();
+        let projection = Projection::of_scan(self, columns, options.with_row_id, options.with_row_address)?;
+        let pieces = plan(self, &options)?;
+        Ok(Scan { projection, pieces, open: None, window: None, batch_size: options.batch_size })
+    }
+}
+
+/// The live rows to read, fragment by fragment.
+fn plan(dataset: &Dataset, options: &ScanOptions) -> Result<VecDeque<Piece>> {
+    let mut first_position = 0;
+    let mut all = Vec::new();
+    for fragment in dataset.fragments() {
+        let rows = fragment.count_rows()?;
+        all.push(Piece { fragment, live: 0..rows, first_position });
+        first_position += rows;
+    }
+    let mut pieces = select(all, options.fragment_ids.as_deref())?;
+    let (mut skip, mut left) = (options.offset.unwrap_or(0), options.limit.unwrap_or(u64::MAX));
+    for piece in &mut pieces {
+        let start = skip.min(piece.live.end);
+        let end = piece.live.end.min(start.saturating_add(left));
+        skip -= start;
+        left -= end - start;
+        piece.live = start..end;
+    }
+    pieces.retain(|piece| !piece.live.is_empty());
+    Ok(pieces)
+}
+
+/// The pieces of the asked fragments, in the order asked.
+fn select(all: Vec<Piece>, ids: Option<&[u32]>) -> Result<VecDeque<Piece>> {
+    let Some(ids) = ids else { return Ok(all.into()) };
+    let piece_of = |id: &u32| {
+        let piece = all.iter().find(|piece| piece.fragment.id() == *id);
+        let piece = piece.ok_or_else(|| Error::invalid_input(format!("the table has no fragment {id}")))?;
+        Ok(Piece { fragment: piece.fragment.clone(), live: piece.live.clone(), ..*piece })
+    };
+    ids.iter().map(piece_of).collect()
+}
+
+impl Scan {
+    /// The next batch; `None` at the end.
+    ///
+    /// # Errors
+    /// As reading the data files fails. The scan then ends.
+    pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        if self.window.is_none() {
+            self.window = self.read_window().inspect_err(|_| {
+                self.pieces.clear();
+                self.open = None;
+            })?;
+        }
+        let Some(window) = self.window.take() else { return Ok(None) };
+        match self.batch_size {
+            BatchSize::Rows(rows) if rows < window.num_rows() => {
+                self.window = Some(window.slice(rows, window.num_rows() - rows));
+                Ok(Some(window.slice(0, rows)))
+            }
+            _ => Ok(Some(window)),
+        }
+    }
+
+    fn read_window(&mut self) -> Result<Option<RecordBatch>> {
+        let mut open = match self.open.take() {
+            Some(open) => open,
+            None => match self.pieces.pop_front() {
+                None => return Ok(None),
+                Some(piece) => self.open(piece)?,
+            },
+        };
+        let id = open.piece.fragment.id();
+        let batch = open.read(&self.projection).context(|| format!("fragment {id}"))?;
+        self.open = Some(open).filter(|open| !open.piece.live.is_empty());
+        Ok(Some(batch))
+    }
+
+    fn open(&self, piece: Piece) -> Result<OpenPiece> {
+        let (fragment, dataset) = (&piece.fragment, piece.fragment.dataset());
+        let files = dataset.cache().open(dataset.storages(), fragment.metadata(), &self.projection.fields)?;
+        let window_rows = self.window_rows(fragment)?;
+        Ok(OpenPiece { files, deletions: fragment.deletions()?, window_rows, piece })
+    }
+
+    /// Rows of one read: about [`WINDOW_BYTES`], and whole batches.
+    fn window_rows(&self, fragment: &FragmentHandle) -> Result<u64> {
+        let bytes: u64 = fragment.metadata().files.iter().map(|file| file.size.unwrap_or(0)).fold(0, u64::saturating_add);
+        let row_bytes = (bytes / fragment.physical_rows()?.max(1)).max(1);
+        let rows = (WINDOW_BYTES / row_bytes).clamp(1, WINDOW_ROWS);
+        match self.batch_size {
+            BatchSize::Large => Ok(rows),
+            BatchSize::Rows(size) => Ok((rows / size as u64).max(1).saturating_mul(size as u64)),
+        }
+    }
+}
+
+impl OpenPiece {
+    /// Reads the next window and removes it from the piece.
+    fn read(&mut self, projection: &Projection) -> Result<RecordBatch> {
+        let start = self.piece.live.start;
+        let end = self.piece.live.end.min(start.saturating_add(self.window_rows));
+        self.piece.live.start = end;
+        let physical = self.physical_range(start..end);
+        let rows = usize::try_from(end - start).map_err(|_| Error::invalid_input("a batch of too many rows"))?;
+        let arrays = self.files.read(&projection.fields, Rows::Range(physical.clone()))?;
+        let deletions = self.deletions.as_deref().filter(|deletions| deletions.intersects(&physical));
+        let arrays = match deletions {
+            None => arrays,
+            Some(deletions) => drop_deleted(&arrays, &physical, deletions)?,
+        };
+        let (mut offsets, mut positions) = (Vec::new(), Vec::new());
+        if projection.needs_origin() {
+            let is_live = |offset: &u64| !deletions.is_some_and(|deleted| is_deleted(deleted, *offset));
+            offsets.extend(physical.filter(is_live));
+            positions.extend((start..end).map(|position| self.piece.first_position + position));
+        }
+        let origin = RowOrigin { fragment: self.piece.fragment.id(), offsets: &offsets, positions: &positions };
+        projection.assemble(&arrays, &origin, rows)
+    }
+
+    /// The physical rows from the first to the last of some live rows.
+    fn physical_range(&self, live: Range<u64>) -> Range<u64> {
+        match (&self.deletions, live.end.checked_sub(1)) {
+            (Some(deletions), Some(last)) if live.start <= last => {
+                deletions.physical_offset(live.start)..deletions.physical_offset(last) + 1
+            }
+            _ => live,
+        }
+    }
+}
+
+fn is_deleted(deletions: &DeletionVector, offset: u64) -> bool {
+    u32::try_from(offset).is_ok_and(|offset| deletions.contains(offset))
+}
+
+/// Removes the deleted rows of a physical range.
+fn drop_deleted(arrays: &[ArrayRef], physical: &Range<u64>, deletions: &DeletionVector) -> Result<Vec<ArrayRef>> {
+    let rows = usize::try_from(physical.end - physical.start).unwrap_or(usize::MAX);
+    let mut live = BooleanBufferBuilder::new(rows);
+    live.append_n(rows, true);
+    for offset in deletions.iter_range(physical) {
+        live.set_bit(usize::try_from(offset - physical.start).unwrap_or(usize::MAX), false);
+    }
+    let live = BooleanArray::new(live.finish(), None);
+    arrays.iter().map(|array| Ok(filter(array, &live)?)).collect()
+}
+
+impl Iterator for Scan {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_batch().map_err(|e| ArrowError::ExternalError(Box::new(e))).transpose()
+    }
+}
+
+impl RecordBatchReader for Scan {
+    fn schema(&self) -> SchemaRef {
+        self.projection.schema().clone()
+    }
+}

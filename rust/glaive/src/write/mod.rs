@@ -1,0 +1,289 @@
+//! Writing a stream of batches as a new table, more fragments, or a replacement.
+
+mod append_schema;
+mod files;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow_array::RecordBatchReader;
+use glaive_file::io::{LocalStorage, Storage};
+use glaive_file::{Error, FileVersion, Result, Schema};
+
+use crate::commit::{CommitFailure, Committed, already_exists, commit, commit_new};
+use crate::dataset::{Dataset, OpenOptions};
+use crate::manifest::{Fragment, Naming};
+use crate::projection::RESERVED;
+use crate::transaction::{Operation, Transaction};
+use crate::versions::VersionStore;
+use append_schema::fields_for_append;
+use files::{FragmentWriter, WrittenFiles};
+
+/// What to do with a table that exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WriteMode {
+    /// Fail.
+    #[default]
+    Create,
+    /// Add rows. A missing table is created.
+    Append,
+    /// Replace rows and schema. A missing table is created.
+    Overwrite,
+}
+
+impl std::str::FromStr for WriteMode {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "create" => Ok(Self::Create),
+            "append" => Ok(Self::Append),
+            "overwrite" => Ok(Self::Overwrite),
+            _ => Err(Error::invalid_input(format!("Invalid mode {text}; use create, append or overwrite"))),
+        }
+    }
+}
+
+/// Hears of every data file. An error stops the write.
+pub trait WriteProgress: Send + Sync {
+    /// A file was started; the fragment has neither id nor files.
+    fn begin(&self, fragment: &Fragment) -> Result<()>;
+
+    /// A file is complete; the fragment has its file and rows, but no id.
+    fn complete(&self, fragment: &Fragment) -> Result<()>;
+}
+
+/// How to write.
+#[derive(Clone)]
+pub struct WriteParams {
+    /// What to do with a table that exists.
+    pub mode: WriteMode,
+    /// Files are cut at exactly so many rows. At least 1.
+    pub max_rows_per_file: u64,
+    /// A file is ended after the batch that takes it to so many bytes.
+    pub max_bytes_per_file: u64,
+    /// Format of the new files. `None`: that of the table, 2.2 for a new one.
+    pub data_storage_version: Option<FileVersion>,
+    /// Names manifests of a new table so that the newest sorts first.
+    pub enable_v2_manifest_paths: bool,
+    /// Gives the rows of a new table ids that survive moves. Not supported yet.
+    pub enable_stable_row_ids: bool,
+    /// Stored with the transaction.
+    pub transaction_properties: BTreeMap<String, String>,
+    /// Merged into the config of a new or overwritten table.
+    pub config_upsert_values: BTreeMap<String, String>,
+    /// Bytes that the file writer collects before it writes pages. `None`: 8 MiB a column.
+    pub data_cache_bytes: Option<u64>,
+    /// Hears of every file.
+    pub progress: Option<Arc<dyn WriteProgress>>,
+}
+
+impl Default for WriteParams {
+    fn default() -> Self {
+        Self {
+            mode: WriteMode::default(),
+            max_rows_per_file: 1 << 20,
+            max_bytes_per_file: 90 << 30,
+            data_storage_version: None,
+            enable_v2_manifest_paths: true,
+            enable_stable_row_ids: false,
+            transaction_properties: BTreeMap::new(),
+            config_upsert_values: BTreeMap::new(),
+            data_cache_bytes: None,
+            progress: None,
+        }
+    }
+}
+
+impl fmt::Debug for WriteParams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriteParams")
+            .field("mode", &self.mode)
+            .field("max_rows_per_file", &self.max_rows_per_file)
+            .field("data_storage_version", &self.data_storage_version)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where to write.
+#[derive(Debug, Clone, Copy)]
+pub enum WriteDestination<'a> {
+    /// A location; an existing table is read at its latest version.
+    Uri(&'a str),
+    /// A snapshot: the write is based on its version.
+    Dataset(&'a Dataset),
+}
+
+impl<'a> From<&'a str> for WriteDestination<'a> {
+    fn from(uri: &'a str) -> Self {
+        Self::Uri(uri)
+    }
+}
+
+impl<'a> From<&'a Dataset> for WriteDestination<'a> {
+    fn from(dataset: &'a Dataset) -> Self {
+        Self::Dataset(dataset)
+    }
+}
+
+impl Dataset {
+    /// Writes a stream of batches and returns the new version.
+    ///
+    /// # Errors
+    /// Already exists (mode create); schema mismatch (mode append); invalid input for bad names, parameters or nulls;
+    /// unsupported types and versions; commit conflict. The files that were written are removed, and the former
+    /// version stays.
+    pub fn write<'a>(
+        destination: impl Into<WriteDestination<'a>>,
+        reader: Box<dyn RecordBatchReader + Send>,
+        params: &WriteParams,
+    ) -> Result<Self> {
+        params.check()?;
+        let (storage, existing) = match destination.into() {
+            WriteDestination::Uri(uri) => {
+                let storage: Arc<dyn Storage> = Arc::new(LocalStorage::from_uri(uri)?);
+                let existing = Self::find(&storage, OpenOptions::default())?;
+                (storage, existing)
+            }
+            WriteDestination::Dataset(dataset) => (dataset.store().storage.clone(), Some(dataset.clone())),
+        };
+        match (params.mode, existing) {
+            (WriteMode::Create, Some(dataset)) => Err(already_exists(dataset.uri())),
+            (_, None) => create(&storage, reader, params),
+            (WriteMode::Append, Some(dataset)) => append(&dataset, reader, params),
+            (WriteMode::Overwrite, Some(dataset)) => overwrite(&dataset, reader, params),
+        }
+    }
+}
+
+impl WriteParams {
+    fn check(&self) -> Result<()> {
+        if self.max_rows_per_file == 0 || self.max_bytes_per_file == 0 {
+            return Err(Error::invalid_input("max_rows_per_file and max_bytes_per_file must be at least 1"));
+        }
+        // Row offsets are 32 bits wide.
+        if self.max_rows_per_file > 1 << 32 {
+            return Err(Error::invalid_input("max_rows_per_file must be at most 2^32"));
+        }
+        Ok(())
+    }
+
+    fn transaction(&self, read_version: u64, operation: Operation) -> Transaction {
+        let properties = self.transaction_properties.clone();
+        Transaction { properties, ..Transaction::new(read_version, operation) }
+    }
+}
+
+fn create(
+    storage: &Arc<dyn Storage>,
+    reader: Box<dyn RecordBatchReader + Send>,
+    params: &WriteParams,
+) -> Result<Dataset> {
+    if params.enable_stable_row_ids {
+        return Err(Error::unsupported("creating a table with stable row ids is not supported"));
+    }
+    let naming = if params.enable_v2_manifest_paths { Naming::V2 } else { Naming::V1 };
+    let schema = new_schema(&reader)?;
+    let version = params.data_storage_version.unwrap_or_default();
+    let mut written = WrittenFiles::new(storage);
+    let operation = stage_overwrite(schema, version, reader, params, &mut written)?;
+    let committed = commit_new(storage, naming, &params.transaction(0, operation));
+    let store = VersionStore { storage: storage.clone(), naming };
+    conclude(store, written, committed)
+}
+
+fn append(dataset: &Dataset, reader: Box<dyn RecordBatchReader + Send>, params: &WriteParams) -> Result<Dataset> {
+    check_can_add_rows(dataset)?;
+    let of_table = dataset.data_storage_version();
+    let version = params.data_storage_version.unwrap_or(of_table);
+    if version.is_legacy() != of_table.is_legacy() {
+        return Err(Error::invalid_input("V1 and V2 storage versions cannot be mixed in one table"));
+    }
+    let given = Schema::try_from_arrow(&reader.schema())?;
+    let fields = fields_for_append(dataset.schema(), &given)?;
+    if fields.is_empty() && !dataset.schema().fields.is_empty() {
+        return Err(Error::schema_mismatch("Append with different schema: the data has no column of the table"));
+    }
+    let schema = Schema { fields, metadata: dataset.schema().metadata.clone() };
+    check_schema(&schema, version)?;
+    let mut written = WrittenFiles::new(&dataset.store().storage);
+    let fragments = FragmentWriter::new(schema, version, params, &mut written).write_all(reader)?;
+    let transaction = params.transaction(dataset.version(), Operation::Append { fragments });
+    let committed = commit(dataset.store(), dataset.manifest(), &transaction);
+    conclude(dataset.store().clone(), written, committed)
+}
+
+fn overwrite(dataset: &Dataset, reader: Box<dyn RecordBatchReader + Send>, params: &WriteParams) -> Result<Dataset> {
+    check_can_add_rows(dataset)?;
+    let schema = new_schema(&reader)?;
+    let version = params.data_storage_version.unwrap_or(dataset.data_storage_version());
+    let mut written = WrittenFiles::new(&dataset.store().storage);
+    let operation = stage_overwrite(schema, version, reader, params, &mut written)?;
+    let committed = commit(dataset.store(), dataset.manifest(), &params.transaction(dataset.version(), operation));
+    conclude(dataset.store().clone(), written, committed)
+}
+
+/// Writes the files of a new or replaced table.
+fn stage_overwrite(
+    schema: Schema,
+    version: FileVersion,
+    reader: Box<dyn RecordBatchReader + Send>,
+    params: &WriteParams,
+    written: &mut WrittenFiles,
+) -> Result<Operation> {
+    check_schema(&schema, version)?;
+    let fragments = FragmentWriter::new(schema.clone(), version, params, written).write_all(reader)?;
+    Ok(Operation::Overwrite {
+        fragments,
+        schema,
+        config_upsert_values: params.config_upsert_values.clone(),
+        initial_bases: Vec::new(),
+        data_version: Some(version),
+    })
+}
+
+/// Before anything is written: the table must be one that this engine can write to.
+fn check_can_add_rows(dataset: &Dataset) -> Result<()> {
+    dataset.manifest().flags.check_writable()?;
+    if dataset.has_stable_row_ids() {
+        return Err(Error::unsupported("adding rows to a table with stable row ids is not supported"));
+    }
+    Ok(())
+}
+
+fn new_schema(reader: &(impl RecordBatchReader + ?Sized)) -> Result<Schema> {
+    let schema = Schema::try_from_arrow(&reader.schema())?;
+    match schema.fields.iter().find(|field| RESERVED.contains(&field.name.as_str())) {
+        None => Ok(schema),
+        Some(field) => Err(Error::invalid_input(format!(
+            "The column {} is a reserved name and cannot be used in a Lance dataset",
+            field.name
+        ))),
+    }
+}
+
+fn check_schema(schema: &Schema, version: FileVersion) -> Result<()> {
+    version.check_writable()?;
+    schema.check_writable(version)
+}
+
+/// Keeps the files of a commit that landed, or may have.
+fn conclude(
+    store: VersionStore,
+    written: WrittenFiles,
+    committed: Result<Committed, CommitFailure>,
+) -> Result<Dataset> {
+    match committed {
+        Ok(Committed { manifest, index_section }) => {
+            written.keep();
+            Ok(Dataset::new(store, manifest, index_section))
+        }
+        Err(CommitFailure { error, status_unknown }) => {
+            if status_unknown {
+                written.keep();
+            }
+            Err(error)
+        }
+    }
+}
