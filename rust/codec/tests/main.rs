@@ -1,0 +1,12 @@
+//! Codecs against naive twins, the bytes of other writers, and hostile input.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod bitpack;
+mod bits;
+mod variable;
