@@ -7,12 +7,18 @@
 //! |---|---|
 //! | [`bitpack`] | `InlineBitpacking`, `OutOfLineBitpacking` (format chapter 22, 4.2 to 4.4) |
 //! | [`variable`] | `Variable`: offsets and bytes (format chapter 22, 4.5) |
+//! | [`rle`] | `Rle` (format chapter 22, 4.7) |
+//! | [`byte_stream_split`] | `ByteStreamSplit` (format chapter 22, 4.8) |
+//! | [`general`] | `General`: zstd and lz4 (format chapter 22, 4.9) |
 //! | [`bits`] | bitmaps: validity, booleans, levels to validity |
 
 pub mod bitpack;
 pub mod bits;
+pub mod byte_stream_split;
 pub mod cursor;
 pub mod error;
+pub mod general;
+pub mod rle;
 pub mod variable;
 
 pub use cursor::ByteCursor;

@@ -9,4 +9,7 @@
 
 mod bitpack;
 mod bits;
+mod byte_stream_split;
+mod general;
+mod rle;
 mod variable;
