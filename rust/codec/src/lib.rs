@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`bitpack`] | `InlineBitpacking`, `OutOfLineBitpacking` (format chapter 22, 4.2 to 4.4) |
 //! | [`variable`] | `Variable`: offsets and bytes (format chapter 22, 4.5) |
+//! | [`fsst`] | `Fsst`: strings by a symbol table (format chapter 22, 4.6) |
 //! | [`rle`] | `Rle` (format chapter 22, 4.7) |
 //! | [`byte_stream_split`] | `ByteStreamSplit` (format chapter 22, 4.8) |
 //! | [`general`] | `General`: zstd and lz4 (format chapter 22, 4.9) |
@@ -17,6 +18,7 @@ pub mod bits;
 pub mod byte_stream_split;
 pub mod cursor;
 pub mod error;
+pub mod fsst;
 pub mod general;
 pub mod rle;
 pub mod variable;

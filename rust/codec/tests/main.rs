@@ -10,6 +10,7 @@
 mod bitpack;
 mod bits;
 mod byte_stream_split;
+mod fsst;
 mod general;
 mod rle;
 mod variable;
