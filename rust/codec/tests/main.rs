@@ -14,3 +14,4 @@ mod fsst;
 mod general;
 mod rle;
 mod variable;
+mod vectors;
