@@ -76,15 +76,15 @@ impl SymbolTable {
     fn decode(&self, codes: &[u8], out: &mut [u8], mut position: usize) -> Result<usize> {
         let mut codes = codes.iter();
         while let Some(&code) = codes.next() {
-            let (mut bytes, mut len) = (self.bytes[usize::from(code)], self.lengths[usize::from(code)]);
+            let (mut symbol, mut len) = (self.bytes[usize::from(code)], self.lengths[usize::from(code)]);
             if len == 0 {
-                bytes[0] = literal(code, codes.next())?;
+                symbol = literal(code, codes.next())?.into();
                 len = 1;
             }
             let Some(slot) = out.get_mut(position..).and_then(|rest| rest.first_chunk_mut()) else {
                 return invalid("no room for decompressed bytes");
             };
-            *slot = bytes;
+            *slot = symbol.to_le_bytes();
             position += usize::from(len);
         }
         Ok(position)

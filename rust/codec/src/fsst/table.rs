@@ -55,7 +55,7 @@ pub struct SymbolTable {
     pub(super) coded: bool,
     pub(super) symbols: Vec<Symbol>,
     /// By code, for the decoder: bytes and lengths. The length of a code without a symbol is 0.
-    pub(super) bytes: [[u8; 8]; 256],
+    pub(super) bytes: [u64; 256],
     pub(super) lengths: [u8; 256],
     matcher: OnceLock<Matcher>,
 }
@@ -78,9 +78,9 @@ impl SymbolTable {
     /// At most 255 symbols.
     fn new(coded: bool, mut symbols: Vec<Symbol>) -> Self {
         symbols.truncate(MAX_SYMBOLS);
-        let (mut bytes, mut lengths) = ([[0; 8]; 256], [0; 256]);
+        let (mut bytes, mut lengths) = ([0; 256], [0; 256]);
         for ((symbol, bytes), len) in symbols.iter().zip(&mut bytes).zip(&mut lengths) {
-            *bytes = symbol.bytes.to_le_bytes();
+            *bytes = symbol.bytes;
             *len = symbol.len;
         }
         Self {
