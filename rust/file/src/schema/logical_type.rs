@@ -171,7 +171,10 @@ fn is_struct(field: &ArrowField) -> bool {
 fn is_json(field: &ArrowField) -> bool {
     match field.metadata().get(EXTENSION_NAME).map(String::as_str) {
         Some("arrow.json") => {
-            matches!(field.data_type(), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+            matches!(
+                field.data_type(),
+                DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
+            )
         }
         Some("lance.json") => *field.data_type() == DataType::LargeBinary,
         _ => false,
