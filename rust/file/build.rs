@@ -2,7 +2,12 @@
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let protos = "../../protos";
-    let files = ["file.proto", "file2.proto", "encodings.proto", "encodings21.proto"];
+    let files = [
+        "file.proto",
+        "file2.proto",
+        "encodings.proto",
+        "encodings21.proto",
+    ];
     for file in files {
         println!("cargo:rerun-if-changed={protos}/{file}");
     }

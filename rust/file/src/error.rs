@@ -46,7 +46,12 @@ struct Inner {
 impl Error {
     /// An error of the given kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self(Box::new(Inner { kind, message: message.into(), context: Vec::new(), source: None }))
+        Self(Box::new(Inner {
+            kind,
+            message: message.into(),
+            context: Vec::new(),
+            source: None,
+        }))
     }
 
     /// [`ErrorKind::NotFound`].
@@ -133,6 +138,18 @@ impl From<std::io::Error> for Error {
             _ => ErrorKind::Io,
         };
         Self::new(kind, error.to_string()).with_source(error)
+    }
+}
+
+impl From<glaive_codec::CodecError> for Error {
+    fn from(error: glaive_codec::CodecError) -> Self {
+        use glaive_codec::CodecError;
+        let kind = match &error {
+            CodecError::Corrupt(_) => ErrorKind::Corrupt,
+            CodecError::Unsupported(_) => ErrorKind::Unsupported,
+            _ => ErrorKind::InvalidInput,
+        };
+        Self::new(kind, error.to_string())
     }
 }
 

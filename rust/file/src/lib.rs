@@ -1,13 +1,21 @@
 //! Reader and writer of one Lance data file: container, schema, page layouts and local I/O.
 
+mod assemble;
+pub mod container;
 pub mod error;
 pub mod io;
+pub mod parallel;
+pub mod reader;
 pub mod schema;
+pub mod v2_1;
 pub mod version;
+pub mod writer;
 
 pub use error::{Context, Error, ErrorKind, Result};
+pub use reader::{FieldSource, FileReader, ReadOptions, Rows, read_fields};
 pub use schema::{Field, LogicalType, Schema};
 pub use version::FileVersion;
+pub use writer::{FileSummary, FileWriter, WriterOptions};
 
 /// The messages of the format, generated from `protos/`.
 #[allow(missing_docs, clippy::all, clippy::pedantic)]

@@ -106,6 +106,22 @@ impl FileVersion {
         matches!(self, Self::V0_1)
     }
 
+    /// Fails for versions whose files this engine does not read.
+    pub fn check_readable(self) -> Result<()> {
+        match self {
+            Self::V2_1 | Self::V2_2 => Ok(()),
+            Self::V0_1 => Err(Error::unsupported(
+                "a legacy v1 file (data file version 0.1) cannot be read",
+            )),
+            Self::V2_3 => Err(Error::unsupported(
+                "data file version 2.3 is unstable and cannot be read; use version 2.2",
+            )),
+            other => Err(Error::unsupported(format!(
+                "data file version {other} cannot be read yet"
+            ))),
+        }
+    }
+
     /// Fails for versions that this engine does not write.
     pub fn check_writable(self) -> Result<()> {
         match self {

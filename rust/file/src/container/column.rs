@@ -1,0 +1,189 @@
+//! Column metadata: the pages of one column (format chapter 10, 5.1 and 8.3).
+
+use bytes::Bytes;
+use prost::Message;
+
+use super::{BUFFER_ALIGNMENT, COLUMN_ENCODING_URL, PAGE_LAYOUT_URL, message_name};
+use crate::proto::lance::encodings::{ColumnEncoding, column_encoding};
+use crate::proto::lance::file::v2::{ColumnMetadata, Encoding, column_metadata, encoding::Location};
+use crate::{Context, Error, Result};
+
+/// Where one buffer lies in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BufferRange {
+    /// Absolute position.
+    pub position: u64,
+    /// Size in bytes, without padding.
+    pub size: u64,
+}
+
+impl BufferRange {
+    /// Checks that the buffer lies before `limit`.
+    pub fn new(position: u64, size: u64, limit: u64) -> Result<Self> {
+        match position.checked_add(size) {
+            Some(end) if end <= limit => Ok(Self { position, size }),
+            _ => Err(Error::corrupt(format!(
+                "buffer of {size} bytes at {position} reaches beyond the data section, which ends at {limit}"
+            ))),
+        }
+    }
+
+    /// First and last-plus-one byte.
+    pub fn range(&self) -> std::ops::Range<u64> {
+        self.position..self.position + self.size
+    }
+
+    /// The bytes `[start, end)` of this buffer as a range of the file.
+    pub fn slice(&self, start: u64, end: u64) -> Result<std::ops::Range<u64>> {
+        if start > end || end > self.size {
+            return Err(Error::corrupt(format!(
+                "bytes {start}..{end} of a buffer of {} bytes",
+                self.size
+            )));
+        }
+        Ok(self.position + start..self.position + end)
+    }
+}
+
+/// One page: which rows, which buffers and how they are encoded.
+#[derive(Debug, Clone)]
+pub struct PageInfo {
+    /// Number of the page in its column, for messages.
+    pub number: usize,
+    /// First row of the page in its column: the running sum of lengths.
+    pub first_row: u64,
+    /// Items of the page at the column's own level.
+    pub length: u64,
+    /// The buffers, in index order.
+    pub buffers: Vec<BufferRange>,
+    /// The serialized page layout, without its envelope.
+    pub layout: Bytes,
+    /// First top-level row according to the writer; a hint that readers must not need.
+    pub priority: u64,
+}
+
+/// One column of a file.
+#[derive(Debug, Clone)]
+pub struct ColumnInfo {
+    /// Pages in row order.
+    pub pages: Vec<PageInfo>,
+    /// Items of the column: the sum of its page lengths.
+    pub length: u64,
+    /// Column-level buffers.
+    pub buffers: Vec<BufferRange>,
+}
+
+impl ColumnInfo {
+    /// Decodes the metadata message of one column; buffers must end before `data_end`.
+    pub fn decode(bytes: Bytes, data_end: u64) -> Result<Self> {
+        let metadata = ColumnMetadata::decode(bytes)?;
+        check_column_encoding(metadata.encoding.as_ref())?;
+        let mut pages = Vec::with_capacity(metadata.pages.len());
+        let mut length = 0u64;
+        for (number, page) in metadata.pages.into_iter().enumerate() {
+            let info = decode_page(page, number, length, data_end).context(|| format!("page {number}"))?;
+            length = length
+                .checked_add(info.length)
+                .ok_or_else(|| Error::corrupt("the lengths of the pages overflow 64 bits"))?;
+            pages.push(info);
+        }
+        let buffers = buffer_ranges(&metadata.buffer_offsets, &metadata.buffer_sizes, data_end)?;
+        Ok(Self {
+            pages,
+            length,
+            buffers,
+        })
+    }
+}
+
+fn decode_page(
+    page: column_metadata::Page,
+    number: usize,
+    first_row: u64,
+    data_end: u64,
+) -> Result<PageInfo> {
+    let buffers = buffer_ranges(&page.buffer_offsets, &page.buffer_sizes, data_end)?;
+    if let Some(buffer) = buffers.iter().find(|b| b.position % BUFFER_ALIGNMENT != 0) {
+        return Err(Error::corrupt(format!(
+            "buffer at {}, which is no multiple of {BUFFER_ALIGNMENT}",
+            buffer.position
+        )));
+    }
+    let layout = unwrap_any(page.encoding.as_ref(), message_name(PAGE_LAYOUT_URL))?;
+    Ok(PageInfo {
+        number,
+        first_row,
+        length: page.length,
+        buffers,
+        layout,
+        priority: page.priority,
+    })
+}
+
+fn buffer_ranges(offsets: &[u64], sizes: &[u64], limit: u64) -> Result<Vec<BufferRange>> {
+    if offsets.len() != sizes.len() {
+        return Err(Error::corrupt(format!(
+            "{} buffer offsets but {} sizes",
+            offsets.len(),
+            sizes.len()
+        )));
+    }
+    let pairs = offsets.iter().zip(sizes).enumerate();
+    pairs
+        .map(|(i, (&o, &s))| BufferRange::new(o, s, limit).context(|| format!("buffer {i}")))
+        .collect()
+}
+
+fn check_column_encoding(encoding: Option<&Encoding>) -> Result<()> {
+    let bytes = unwrap_any(encoding, message_name(COLUMN_ENCODING_URL)).context(|| "column encoding")?;
+    match ColumnEncoding::decode(bytes)
+        .context(|| "column encoding")?
+        .column_encoding
+    {
+        Some(column_encoding::ColumnEncoding::Values(_)) => Ok(()),
+        other => Err(Error::unsupported(format!(
+            "column encoding {}: this reader knows only plain value columns in 2.1 and 2.2",
+            match other {
+                Some(column_encoding::ColumnEncoding::ZoneIndex(_)) => "'zone_index'",
+                Some(column_encoding::ColumnEncoding::Blob(_)) => "'blob'",
+                _ => "that is unknown or not set",
+            }
+        ))),
+    }
+}
+
+/// Opens `Encoding.direct` and its `Any`, whose message must be `name` (format chapter 10, 5.3).
+fn unwrap_any(encoding: Option<&Encoding>, name: Option<&str>) -> Result<Bytes> {
+    let direct = match encoding.and_then(|e| e.location.as_ref()) {
+        Some(Location::Direct(direct)) => direct,
+        Some(Location::Indirect(_)) => {
+            return Err(Error::unsupported("encoding stored in a deferred location"));
+        }
+        _ => return Err(Error::corrupt("encoding is missing")),
+    };
+    let any = any::Any::decode(direct.encoding.clone())?;
+    if message_name(&any.type_url).is_some() && message_name(&any.type_url) == name {
+        return Ok(any.value);
+    }
+    let name = name.unwrap_or_default();
+    Err(Error::unsupported(format!(
+        "unknown encoding '{}' where '{name}' is expected",
+        any.type_url
+    )))
+}
+
+/// `google.protobuf.Any` with shared bytes: the well-known type of prost copies its value.
+pub(crate) mod any {
+    use bytes::Bytes;
+
+    /// An envelope that names the message it holds.
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct Any {
+        /// Name of the message after the last slash.
+        #[prost(string, tag = "1")]
+        pub type_url: String,
+        /// The serialized message.
+        #[prost(bytes = "bytes", tag = "2")]
+        pub value: Bytes,
+    }
+}

@@ -1,0 +1,181 @@
+//! Writing the container: buffers first, then descriptor, column metadata, tables and footer (format chapter 10, 15).
+
+use bytes::Bytes;
+use prost::Message;
+
+use super::column::any::Any;
+use super::footer::Footer;
+use super::{BUFFER_ALIGNMENT, COLUMN_ENCODING_URL, PAGE_LAYOUT_URL};
+use crate::io::FileSink;
+use crate::proto::lance::encodings21::PageLayout;
+use crate::proto::lance::file::v2::{
+    ColumnMetadata, DirectEncoding, Encoding, column_metadata::Page, encoding::Location,
+};
+use crate::proto::lance::file::{FileDescriptor, Schema};
+use crate::{Error, FileVersion, Result};
+
+/// What pylance pads with; readers ignore it.
+const PADDING: [u8; BUFFER_ALIGNMENT as usize] = [b'H'; BUFFER_ALIGNMENT as usize];
+
+/// An encoded page that is ready to be written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PageToWrite {
+    /// How the buffers are to be read.
+    pub layout: PageLayout,
+    /// The buffers, in index order.
+    pub buffers: Vec<Vec<u8>>,
+    /// Items at the column's own level.
+    pub length: u64,
+    /// First top-level row.
+    pub priority: u64,
+}
+
+/// The pages of one column that were written so far.
+#[derive(Debug, Default, Clone)]
+pub struct ColumnPages(Vec<Page>);
+
+/// Writes the sections of a file in order.
+pub struct ContainerWriter {
+    sink: Box<dyn FileSink>,
+    position: u64,
+    global_buffers: Vec<(u64, u64)>,
+    version: FileVersion,
+}
+
+impl std::fmt::Debug for ContainerWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ContainerWriter")
+            .field("position", &self.position)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ContainerWriter {
+    /// Starts a file at position 0.
+    pub fn new(sink: Box<dyn FileSink>, version: FileVersion) -> Self {
+        Self {
+            sink,
+            position: 0,
+            global_buffers: Vec::new(),
+            version,
+        }
+    }
+
+    /// Bytes written so far.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Writes the buffers of a page and notes it for the column.
+    pub fn write_page(&mut self, column: &mut ColumnPages, page: PageToWrite) -> Result<()> {
+        let mut buffer_offsets = Vec::with_capacity(page.buffers.len());
+        let mut buffer_sizes = Vec::with_capacity(page.buffers.len());
+        for buffer in &page.buffers {
+            buffer_offsets.push(self.position);
+            buffer_sizes.push(buffer.len() as u64);
+            self.write_padded(buffer)?;
+        }
+        let encoding = direct_encoding(PAGE_LAYOUT_URL, page.layout.encode_to_vec());
+        column.0.push(Page {
+            buffer_offsets,
+            buffer_sizes,
+            length: page.length,
+            encoding: Some(encoding),
+            priority: page.priority,
+        });
+        Ok(())
+    }
+
+    /// Writes a user global buffer at once and returns its number, counted from 1.
+    pub fn add_global_buffer(&mut self, bytes: &[u8]) -> Result<u32> {
+        self.global_buffers.push((self.position, bytes.len() as u64));
+        self.write_padded(bytes)?;
+        u32::try_from(self.global_buffers.len()).map_err(|_| Error::invalid_input("too many global buffers"))
+    }
+
+    /// Writes all that follows the buffers and makes the file visible. Returns its size in bytes.
+    pub fn finish(mut self, schema: Schema, num_rows: u64, columns: Vec<ColumnPages>) -> Result<u64> {
+        let num_columns =
+            u32::try_from(columns.len()).map_err(|_| Error::invalid_input("too many columns"))?;
+        let descriptor = FileDescriptor {
+            schema: Some(schema),
+            length: num_rows,
+        }
+        .encode_to_vec();
+        let mut global_buffers = vec![(self.position, descriptor.len() as u64)];
+        global_buffers.append(&mut self.global_buffers);
+        self.write(&descriptor)?;
+
+        let column_meta_start = self.position;
+        let mut entries = Vec::with_capacity(columns.len());
+        for column in columns {
+            let bytes = column_metadata(column).encode_to_vec();
+            entries.push((self.position, bytes.len() as u64));
+            self.write(&bytes)?;
+        }
+        let cmo_start = self.position;
+        self.write_table(&entries)?;
+        let gbo_start = self.position;
+        self.write_table(&global_buffers)?;
+        let num_global_buffers = u32::try_from(global_buffers.len())
+            .map_err(|_| Error::invalid_input("too many global buffers"))?;
+        let version = self.version;
+        let footer = Footer {
+            column_meta_start,
+            cmo_start,
+            gbo_start,
+            num_global_buffers,
+            num_columns,
+            version,
+        };
+        self.write(&footer.to_bytes())?;
+        self.sink.finish()?;
+        Ok(self.position)
+    }
+
+    fn write_table(&mut self, entries: &[(u64, u64)]) -> Result<()> {
+        let bytes: Vec<u8> = entries
+            .iter()
+            .flat_map(|(p, s)| [p.to_le_bytes(), s.to_le_bytes()])
+            .flatten()
+            .collect();
+        self.write(&bytes)
+    }
+
+    fn write_padded(&mut self, bytes: &[u8]) -> Result<()> {
+        self.write(bytes)?;
+        let rest = self.position % BUFFER_ALIGNMENT;
+        let padding = PADDING
+            .get(..((BUFFER_ALIGNMENT - rest) % BUFFER_ALIGNMENT) as usize)
+            .unwrap_or(&[]);
+        self.write(padding)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.sink.write_all(bytes)?;
+        self.position += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+fn column_metadata(column: ColumnPages) -> ColumnMetadata {
+    // ColumnEncoding { values: Empty }, the same two bytes for every ordinary column.
+    let encoding = direct_encoding(COLUMN_ENCODING_URL, vec![0x0a, 0x00]);
+    ColumnMetadata {
+        encoding: Some(encoding),
+        pages: column.0,
+        buffer_offsets: vec![],
+        buffer_sizes: vec![],
+    }
+}
+
+fn direct_encoding(type_url: &str, value: Vec<u8>) -> Encoding {
+    let any = Any {
+        type_url: type_url.to_owned(),
+        value: value.into(),
+    };
+    let encoding = Bytes::from(any.encode_to_vec());
+    Encoding {
+        location: Some(Location::Direct(DirectEncoding { encoding })),
+    }
+}

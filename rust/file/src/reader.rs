@@ -1,0 +1,462 @@
+//! Reading rows of one or more data files into Arrow arrays.
+//!
+//! A read goes through four steps: find the leaf columns of the wanted fields, plan which pages hold the rows, fetch
+//! bytes in rounds (the ranges of all pages of all columns together, so that neighbours become one system call), and
+//! decode. Columns are independent, so a large read decodes them on all cores.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{DataType, SchemaRef};
+
+use crate::assemble::assemble;
+use crate::container::{BufferRange, FileTail};
+use crate::io::ReadAt;
+use crate::schema::{Field, LogicalType, Schema};
+use crate::v2_1::{ColumnSink, Page, PageRead, ValueShape, ranges};
+use crate::{Context, Error, FileVersion, Result};
+
+/// An open data file. Metadata is decoded when first used and kept; it is safe to share between threads.
+#[derive(Debug)]
+pub struct FileReader {
+    source: Arc<dyn ReadAt>,
+    tail: FileTail,
+    schema: OnceLock<(Arc<Schema>, u64)>,
+    /// Parsed pages by column.
+    pages: Vec<OnceLock<Vec<Arc<Page>>>>,
+}
+
+/// Which rows to read.
+#[derive(Debug, Clone)]
+pub enum Rows<'a> {
+    /// Consecutive rows.
+    Range(Range<u64>),
+    /// Row numbers, strictly ascending.
+    Indices(&'a [u64]),
+}
+
+/// How to read.
+#[derive(Debug, Clone, Default)]
+pub struct ReadOptions {
+    /// Threads to decode with; 0 = the number of cores for large reads, 1 for small ones.
+    pub threads: usize,
+}
+
+/// A file and the columns in which it holds fields.
+#[derive(Debug, Clone, Copy)]
+pub struct FieldSource<'a> {
+    /// The open file.
+    pub reader: &'a FileReader,
+    /// Field id to column number.
+    pub columns: &'a HashMap<i32, u32>,
+}
+
+impl FileReader {
+    /// Opens a file: one read, or two when its metadata is long.
+    ///
+    /// # Errors
+    /// `Corrupt` if it is no Lance file, `Unsupported` if its version is not 2.1 or 2.2.
+    pub fn open(source: Arc<dyn ReadAt>) -> Result<Self> {
+        let path = source.path().to_owned();
+        let tail = FileTail::read(source.as_ref()).context(|| path.clone())?;
+        tail.footer().version.check_readable().context(|| path)?;
+        let pages = (0..tail.num_columns()).map(|_| OnceLock::new()).collect();
+        Ok(Self {
+            source,
+            tail,
+            schema: OnceLock::new(),
+            pages,
+        })
+    }
+
+    /// Version of the page grammar.
+    pub fn version(&self) -> FileVersion {
+        self.tail.footer().version
+    }
+
+    /// The file's path, for messages.
+    pub fn path(&self) -> &str {
+        self.source.path()
+    }
+
+    /// The bytes, for statistics of reads.
+    pub fn source(&self) -> &Arc<dyn ReadAt> {
+        &self.source
+    }
+
+    /// Container metadata: footer, columns, global buffers.
+    pub fn tail(&self) -> &FileTail {
+        &self.tail
+    }
+
+    /// The schema that the file carries.
+    pub fn schema(&self) -> Result<&Arc<Schema>> {
+        Ok(&self.descriptor()?.0)
+    }
+
+    /// Rows of the file.
+    pub fn num_rows(&self) -> Result<u64> {
+        Ok(self.descriptor()?.1)
+    }
+
+    fn descriptor(&self) -> Result<&(Arc<Schema>, u64)> {
+        if let Some(known) = self.schema.get() {
+            return Ok(known);
+        }
+        let decode = || {
+            let descriptor = self.tail.descriptor()?;
+            let proto = descriptor
+                .schema
+                .ok_or_else(|| Error::corrupt("file descriptor without a schema"))?;
+            let schema = Schema::from_proto(&proto.fields, &proto.metadata)?;
+            Ok((Arc::new(schema), descriptor.length))
+        };
+        let decoded = decode().map_err(|e: Error| e.context("schema").context(self.path()))?;
+        Ok(self.schema.get_or_init(|| decoded))
+    }
+
+    /// Column numbers by field id, for the file's own schema.
+    pub fn own_columns(&self) -> Result<HashMap<i32, u32>> {
+        let leaves = self.schema()?.leaf_fields(self.version());
+        let needed = u32::try_from(leaves.len()).unwrap_or(u32::MAX);
+        if needed > self.tail.num_columns() {
+            return Err(Error::corrupt(format!(
+                "the schema needs {needed} columns, the file has {}",
+                self.tail.num_columns()
+            ))
+            .context(self.path()));
+        }
+        Ok(leaves.iter().map(|f| f.id).zip(0..).collect())
+    }
+
+    /// Reads rows of all or some top-level fields of a stand-alone file, by its own schema.
+    pub fn read(
+        &self,
+        columns: Option<&[&str]>,
+        rows: Rows<'_>,
+        options: &ReadOptions,
+    ) -> Result<RecordBatch> {
+        let schema = self.schema()?;
+        let schema = match columns {
+            Some(names) => Arc::new(schema.project(names)?),
+            None => schema.clone(),
+        };
+        let total = self.num_rows()?;
+        check_rows(&rows, total).context(|| self.path())?;
+        let n = rows.count() as usize;
+        let own = self.own_columns()?;
+        let source = FieldSource {
+            reader: self,
+            columns: &own,
+        };
+        let arrays = read_fields(&[source], &schema.fields, rows, options)?;
+        let arrow: SchemaRef = Arc::new(schema.to_arrow());
+        let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(n));
+        Ok(RecordBatch::try_new_with_options(arrow, arrays, &options)?)
+    }
+
+    /// Reads a global buffer; number 0 is the file descriptor.
+    pub fn read_global_buffer(&self, index: usize) -> Result<bytes::Bytes> {
+        let buffers = self.tail.global_buffers();
+        let buffer: &BufferRange = buffers.get(index).ok_or_else(|| {
+            Error::invalid_input(format!(
+                "global buffer {index} is asked for, the file has {}",
+                buffers.len()
+            ))
+        })?;
+        let parts = self.source.read_ranges(&[buffer.range()])?;
+        parts
+            .into_iter()
+            .next()
+            .ok_or_else(|| Error::corrupt("a read returned nothing"))
+    }
+
+    /// The parsed pages of a column.
+    fn pages(&self, column: u32, shape: ValueShape, depth: usize) -> Result<&[Arc<Page>]> {
+        let slot = self.pages.get(column as usize).ok_or_else(|| {
+            Error::corrupt(format!(
+                "column {column} is asked for, the file has {}",
+                self.pages.len()
+            ))
+        })?;
+        if let Some(pages) = slot.get() {
+            return Ok(pages);
+        }
+        let info = self.tail.column(column)?;
+        let parse = |(number, page): (usize, &crate::container::PageInfo)| {
+            let page = Page::parse(page.clone(), shape, depth, self.version());
+            page.map(Arc::new).context(|| format!("page {number}"))
+        };
+        // Pages of length 0 carry nothing, whatever their encoding.
+        let pages = info
+            .pages
+            .iter()
+            .enumerate()
+            .filter(|(_, p)| p.length > 0)
+            .map(parse)
+            .collect::<Result<_>>()?;
+        Ok(slot.get_or_init(|| pages))
+    }
+}
+
+impl Rows<'_> {
+    /// Number of rows.
+    pub fn count(&self) -> u64 {
+        match self {
+            Self::Range(range) => range.end.saturating_sub(range.start),
+            Self::Indices(indices) => indices.len() as u64,
+        }
+    }
+
+    /// Sorted, disjoint, non-empty ranges.
+    fn ranges(&self) -> Result<Vec<Range<u64>>> {
+        match self {
+            Self::Range(range) if range.start >= range.end => Ok(Vec::new()),
+            Self::Range(range) => Ok(vec![range.clone()]),
+            Self::Indices(indices) => {
+                if !indices.is_sorted_by(|a, b| a < b) {
+                    return Err(Error::invalid_input("row numbers must be strictly increasing"));
+                }
+                Ok(ranges::from_indices(indices))
+            }
+        }
+    }
+}
+
+fn check_rows(rows: &Rows<'_>, total: u64) -> Result<()> {
+    match rows {
+        Rows::Range(range) if range.end > total || range.start > range.end => {
+            Err(Error::invalid_input(format!(
+                "cannot read Range({}..{}) from columns with {total} rows",
+                range.start, range.end
+            )))
+        }
+        Rows::Indices(indices) if indices.last().is_some_and(|&last| last >= total) => {
+            let last = indices.last().copied().unwrap_or_default();
+            Err(Error::invalid_input(format!(
+                "cannot take row {last} from columns with {total} rows"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A leaf field: what to read for one column.
+struct Leaf<'a> {
+    field: &'a Field,
+    /// Names of the path, for messages.
+    path: String,
+    shape: ValueShape,
+    depth: usize,
+    source: Option<(&'a FileReader, u32)>,
+}
+
+/// Reads `rows` of `fields`, each leaf from the first source that holds it. A leaf that no source holds is null.
+///
+/// # Errors
+/// `Corrupt` if columns do not hold the rows or break the format; the text names file, column and page.
+pub fn read_fields(
+    sources: &[FieldSource<'_>],
+    fields: &[Arc<Field>],
+    rows: Rows<'_>,
+    options: &ReadOptions,
+) -> Result<Vec<ArrayRef>> {
+    let mut leaves = Vec::new();
+    for field in fields {
+        collect_leaves(field, "", 1, sources, &mut leaves)?;
+    }
+    let ranges = rows.ranges()?;
+    let total = ranges::count(&ranges);
+    let mut plans = leaves
+        .iter()
+        .map(|leaf| leaf.plan(&ranges))
+        .collect::<Result<Vec<_>>>()?;
+    fetch(&mut plans)?;
+    let sinks = decode_all(&leaves, &plans, total as usize, options)?;
+    let mut sinks = sinks.into_iter();
+    fields
+        .iter()
+        .map(|field| assemble(field, total as usize, &mut sinks))
+        .collect()
+}
+
+fn collect_leaves<'a>(
+    field: &'a Field,
+    parent: &str,
+    depth: usize,
+    sources: &[FieldSource<'a>],
+    out: &mut Vec<Leaf<'a>>,
+) -> Result<()> {
+    let path = if parent.is_empty() {
+        field.name.clone()
+    } else {
+        format!("{parent}.{}", field.name)
+    };
+    check_supported(field).context(|| format!("column '{path}'"))?;
+    if matches!(field.data_type(), DataType::Struct(_)) {
+        for child in &field.children {
+            collect_leaves(child, &path, depth + 1, sources, out)?;
+        }
+        return Ok(());
+    }
+    let shape = ValueShape::of(&field.data_type()).context(|| format!("column '{path}'"))?;
+    let source = sources
+        .iter()
+        .find_map(|s| Some((s.reader, *s.columns.get(&field.id)?)));
+    out.push(Leaf {
+        field,
+        path,
+        shape,
+        depth,
+        source,
+    });
+    Ok(())
+}
+
+/// Refuses fields whose columns need page layouts that are not implemented.
+pub(crate) fn check_supported(field: &Field) -> Result<()> {
+    let feature = match field.data_type() {
+        _ if field.is_blob() => "blob columns (metadata key lance-encoding:blob)",
+        _ if field.is_packed() => "packed structs (metadata key lance-encoding:packed)",
+        DataType::Struct(children) if children.is_empty() => "empty structs",
+        DataType::List(_) | DataType::LargeList(_) => "lists",
+        DataType::FixedSizeList(..) => "fixed-size lists",
+        DataType::Map(..) => "maps",
+        DataType::Dictionary(..) => "Arrow dictionaries",
+        _ if field.logical_type == LogicalType::Json => "JSON columns",
+        _ => return Ok(()),
+    };
+    Err(Error::unsupported(format!(
+        "Unsupported data type: {feature} are not supported yet"
+    )))
+}
+
+impl<'a> Leaf<'a> {
+    fn place(&self) -> String {
+        match self.source {
+            Some((reader, _)) => format!("{}: column '{}'", reader.path(), self.path),
+            None => format!("column '{}'", self.path),
+        }
+    }
+
+    /// The reads of the pages that hold `rows`.
+    fn plan(&self, rows: &[Range<u64>]) -> Result<LeafPlan<'a>> {
+        let Some((reader, column)) = self.source else {
+            return Ok(LeafPlan {
+                reader: None,
+                reads: Vec::new(),
+            });
+        };
+        let plan = || {
+            let pages = reader.pages(column, self.shape, self.depth)?;
+            let mut reads = Vec::new();
+            let end = |page: &Arc<Page>| page.info().first_row + page.info().length;
+            let length = pages.last().map_or(0, end);
+            if let Some(last) = rows.last().filter(|r| r.end > length) {
+                return Err(Error::corrupt(format!(
+                    "row {} is asked for, the column has {length}",
+                    last.end - 1
+                )));
+            }
+            let first = rows.first().map_or(length, |r| r.start);
+            for page in pages.iter().skip(pages.partition_point(|p| end(p) <= first)) {
+                let inside = ranges::clip(rows, page.info().first_row..end(page));
+                if !inside.is_empty() {
+                    reads.push(PageRead::new(page.clone(), inside));
+                }
+            }
+            Ok(LeafPlan {
+                reader: Some(reader),
+                reads,
+            })
+        };
+        plan().context(|| self.place())
+    }
+
+    /// Decodes the column; `None` if no source holds it.
+    fn decode(&self, plan: &LeafPlan<'_>, rows: usize) -> Result<Option<ColumnSink>> {
+        if plan.reader.is_none() {
+            return Ok(None);
+        }
+        let mut sink = ColumnSink::new(self.shape, self.depth, rows);
+        for read in &plan.reads {
+            read.decode(&mut sink)
+                .map_err(|e| e.context(read.place()))
+                .context(|| self.place())?;
+        }
+        if sink.len != rows {
+            return Err(
+                Error::corrupt(format!("{} rows decoded, expected {rows}", sink.len)).context(self.place()),
+            );
+        }
+        if !self.field.nullable && sink.layers.first().is_some_and(|l| l.has_nulls()) && self.depth == 1 {
+            return Err(Error::corrupt("nulls in a non-nullable field").context(self.place()));
+        }
+        Ok(Some(sink))
+    }
+}
+
+struct LeafPlan<'a> {
+    reader: Option<&'a FileReader>,
+    reads: Vec<PageRead>,
+}
+
+/// Reads what the pages want until none wants anything: at most three rounds, each one call a file.
+fn fetch(plans: &mut [LeafPlan<'_>]) -> Result<()> {
+    let mut readers: Vec<&FileReader> = Vec::new();
+    for reader in plans.iter().filter_map(|p| p.reader) {
+        if !readers.iter().any(|known| std::ptr::eq(*known, reader)) {
+            readers.push(reader);
+        }
+    }
+    for reader in readers {
+        let mut reads: Vec<&mut PageRead> = plans
+            .iter_mut()
+            .filter(|p| p.reader.is_some_and(|r| std::ptr::eq(r, reader)))
+            .flat_map(|p| p.reads.iter_mut())
+            .collect();
+        fetch_file(reader, &mut reads)?;
+    }
+    Ok(())
+}
+
+fn fetch_file(reader: &FileReader, reads: &mut [&mut PageRead]) -> Result<()> {
+    loop {
+        let (mut wanted, mut counts) = (Vec::new(), Vec::with_capacity(reads.len()));
+        for read in reads.iter_mut() {
+            let ranges = read.wants().context(|| reader.path())?;
+            counts.push(ranges.len());
+            wanted.extend(ranges);
+        }
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let mut parts = reader.source.read_ranges(&wanted)?.into_iter();
+        for (read, count) in reads.iter_mut().zip(counts).filter(|(_, count)| *count > 0) {
+            let parts: Vec<_> = parts.by_ref().take(count).collect();
+            read.supply(parts)
+                .map_err(|e| e.context(read.place()))
+                .context(|| reader.path())?;
+        }
+    }
+}
+
+/// Rows times columns from which starting threads pays.
+const PARALLEL_VALUES: usize = 1 << 18;
+
+fn decode_all(
+    leaves: &[Leaf<'_>],
+    plans: &[LeafPlan<'_>],
+    rows: usize,
+    options: &ReadOptions,
+) -> Result<Vec<Option<ColumnSink>>> {
+    let work = || leaves.iter().zip(plans);
+    let threads = match options.threads {
+        0 if rows.saturating_mul(leaves.len()) >= PARALLEL_VALUES => crate::parallel::cores(),
+        0 => 1,
+        n => n,
+    };
+    crate::parallel::map(work().collect(), threads, |(leaf, plan)| leaf.decode(plan, rows))
+}

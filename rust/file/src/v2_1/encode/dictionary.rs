@@ -1,0 +1,169 @@
+//! Pages of few distinct values: the distinct values once, and an index for each row (format chapter 22, 5 and 8.3).
+
+use glaive_codec::general::{self, Scheme};
+use glaive_codec::variable::block;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use std::hash::{BuildHasher, RandomState};
+
+use super::chunks::{ChunkedValues, Items};
+use super::fixed;
+use super::leaf::LeafValues;
+use super::message;
+use crate::proto::lance::encodings21::CompressiveEncoding;
+use crate::{FileVersion, Result};
+
+/// Smaller pages gain nothing.
+const MIN_VALUES: usize = 100;
+
+/// Distinct values at most.
+const MAX_ITEMS: usize = 100_000;
+
+/// Bytes of all distinct values at most.
+const MAX_ITEM_BYTES: usize = 8 << 20;
+
+/// A page with its dictionary.
+#[derive(Debug)]
+pub struct Dictionary {
+    /// Encoded indices.
+    pub indices: ChunkedValues,
+    /// Encoded items.
+    pub items: Items,
+}
+
+/// A dictionary of strings or binaries, if it saves space.
+pub fn of_variable(values: &LeafValues, version: FileVersion) -> Result<Option<Dictionary>> {
+    let offset_bytes = usize::from(values.offset_bits / 8);
+    // What the page would take otherwise: FSST halves text, and an offset a value is stored in any case.
+    let plain = values.bytes.len() / if values.utf8 { 2 } else { 1 } + offset_bytes * values.len();
+    let Some(found) = distinct(values.iter(), offset_bytes, plain) else {
+        return Ok(None);
+    };
+    let mut offsets = Vec::with_capacity(found.items.len() + 1);
+    offsets.push(0i64);
+    let mut bytes = Vec::with_capacity(found.item_bytes);
+    for item in &found.items {
+        bytes.extend_from_slice(item);
+        offsets.push(bytes.len() as i64);
+    }
+    let mut plain = Vec::new();
+    block::encode(values.offset_bits, &offsets, &bytes, &mut plain)?;
+    let items = encode_items(
+        message::variable(values.offset_bits),
+        plain,
+        found.items.len(),
+        version,
+    );
+    Ok(Some(Dictionary {
+        indices: fixed::encode_indices(&found.indices),
+        items,
+    }))
+}
+
+/// A dictionary of 64-bit (2.2) or 128-bit values, if it takes less than `plain` bytes.
+pub fn of_fixed(width: usize, bytes: &[u8], plain: usize, version: FileVersion) -> Option<Dictionary> {
+    let eligible = width == 16 || (width == 8 && version >= FileVersion::V2_2);
+    if !eligible {
+        return None;
+    }
+    let found = distinct(bytes.chunks_exact(width), 0, plain)?;
+    let items = encode_items(
+        message::flat(width as u64 * 8),
+        found.items.concat(),
+        found.items.len(),
+        version,
+    );
+    Some(Dictionary {
+        indices: fixed::encode_indices(&found.indices),
+        items,
+    })
+}
+
+/// 2.1 stores items as they are; 2.2 may compress them.
+fn encode_items(codec: CompressiveEncoding, plain: Vec<u8>, count: usize, version: FileVersion) -> Items {
+    if version >= FileVersion::V2_2 {
+        let mut buffer = Vec::new();
+        if general::compress(Scheme::Zstd, None, &plain, &mut buffer).is_ok() && buffer.len() < plain.len() {
+            return Items {
+                codec: message::general(Scheme::Zstd, codec),
+                count,
+                buffer,
+            };
+        }
+    }
+    Items {
+        codec,
+        count,
+        buffer: plain,
+    }
+}
+
+struct Distinct<'a> {
+    /// In order of first appearance.
+    items: Vec<&'a [u8]>,
+    indices: Vec<u32>,
+    item_bytes: usize,
+}
+
+/// Numbers the distinct values, or gives up as soon as a dictionary would not take less than `plain` bytes.
+fn distinct<'a>(
+    values: impl ExactSizeIterator<Item = &'a [u8]> + Clone,
+    item_overhead: usize,
+    plain: usize,
+) -> Option<Distinct<'a>> {
+    let n = values.len();
+    if n < MIN_VALUES || sample_is_distinct(values.clone()) {
+        return None;
+    }
+    let hasher = foldhash::fast::FixedState::default();
+    let mut table: HashTable<u32> = HashTable::new();
+    let mut found = Distinct {
+        items: Vec::new(),
+        indices: Vec::with_capacity(n),
+        item_bytes: 0,
+    };
+    for value in values {
+        let items = &found.items;
+        let same = |&i: &u32| items.get(i as usize).is_some_and(|item| *item == value);
+        let rehash = |&i: &u32| hasher.hash_one(items.get(i as usize).copied().unwrap_or_default());
+        match table.entry(hasher.hash_one(value), same, rehash) {
+            Entry::Occupied(known) => found.indices.push(*known.get()),
+            Entry::Vacant(slot) => {
+                let index = found.items.len() as u32;
+                slot.insert(index);
+                found.indices.push(index);
+                found.item_bytes += value.len() + item_overhead;
+                found.items.push(value);
+                let bits = found.items.len().ilog2() as usize + 1;
+                let cost = found.item_bytes + n / 8 * bits;
+                if found.items.len() > MAX_ITEMS.min(n / 2)
+                    || found.item_bytes > MAX_ITEM_BYTES
+                    || cost >= plain
+                {
+                    return None;
+                }
+            }
+        }
+    }
+    Some(found)
+}
+
+/// Whether nearly all of a sample of 32 runs of 128 values differ: then building a table is wasted work.
+fn sample_is_distinct<'a>(values: impl ExactSizeIterator<Item = &'a [u8]>) -> bool {
+    const RUN: usize = 128;
+    let n = values.len();
+    if n < 32 * RUN {
+        return false;
+    }
+    let state = RandomState::new();
+    let stride = n / 32;
+    let mut hashes: Vec<u64> = values
+        .enumerate()
+        .filter(|(i, _)| i % stride < RUN)
+        .map(|(_, v)| state.hash_one(v))
+        .collect();
+    let total = hashes.len();
+    hashes.sort_unstable();
+    hashes.dedup();
+    hashes.len() * 100 >= total * 98
+}

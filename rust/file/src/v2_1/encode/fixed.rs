@@ -1,0 +1,193 @@
+//! Fixed-width values in chunks: plain, bit-packed or run-length coded (format chapter 22, 8.2 and 8.6).
+
+use glaive_codec::bitpack::{Lane, bit_width, inline};
+use glaive_codec::rle;
+
+use super::chunks::{Chunk, ChunkedValues};
+use super::message;
+
+/// Plain chunks stay below 8 KiB with their header.
+const MAX_CHUNK_BYTES: usize = 8186;
+
+/// Values of a chunk at most.
+const MAX_CHUNK_VALUES: usize = 4096;
+
+/// Values of a bit-packed chunk: one block.
+const BLOCK: usize = 1024;
+
+/// The codec chosen for a page of fixed-width values, and its size.
+#[derive(Debug, Clone, Copy)]
+pub struct FixedPlan {
+    width: usize,
+    codec: Codec,
+    encoded_len: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Codec {
+    Flat,
+    Inline,
+    Rle,
+}
+
+/// Chooses the smallest codec for values of `width` bytes.
+pub fn plan(width: usize, bytes: &[u8]) -> FixedPlan {
+    let candidates = match width {
+        1 => costs::<u8>(bytes),
+        2 => costs::<u16>(bytes),
+        4 => costs::<u32>(bytes),
+        8 => costs::<u64>(bytes),
+        _ => vec![(bytes.len(), Codec::Flat)],
+    };
+    let (encoded_len, codec) = candidates
+        .into_iter()
+        .min_by_key(|c| c.0)
+        .unwrap_or((bytes.len(), Codec::Flat));
+    FixedPlan {
+        width,
+        codec,
+        encoded_len,
+    }
+}
+
+/// Sizes by codec; on a tie the first decodes fastest.
+fn costs<T: Lane>(bytes: &[u8]) -> Vec<(usize, Codec)> {
+    let (mut inline, mut entries) = (0, 0);
+    for_blocks::<T>(bytes, |block| {
+        inline += T::BYTES + 128 * bit_width(block);
+        entries += rle::entry_count(block);
+    });
+    vec![
+        (bytes.len(), Codec::Flat),
+        (entries * (T::BYTES + 1), Codec::Rle),
+        (inline, Codec::Inline),
+    ]
+}
+
+impl FixedPlan {
+    /// Bytes of the encoded values.
+    pub fn encoded_len(&self) -> usize {
+        self.encoded_len
+    }
+
+    /// Encodes the values that the plan was made for.
+    pub fn encode(&self, bytes: &[u8]) -> ChunkedValues {
+        match self.width {
+            1 => self.encode_lanes::<u8>(bytes),
+            2 => self.encode_lanes::<u16>(bytes),
+            4 => self.encode_lanes::<u32>(bytes),
+            8 => self.encode_lanes::<u64>(bytes),
+            _ => flat(self.width, bytes),
+        }
+    }
+
+    fn encode_lanes<T: Lane>(&self, bytes: &[u8]) -> ChunkedValues {
+        match self.codec {
+            Codec::Flat => flat(self.width, bytes),
+            Codec::Inline => inline_bitpacked::<T>(bytes, self.encoded_len),
+            Codec::Rle => run_lengths::<T>(bytes, self.encoded_len),
+        }
+    }
+}
+
+/// Encodes u32 indices.
+pub fn encode_indices(indices: &[u32]) -> ChunkedValues {
+    let bytes: Vec<u8> = indices.iter().flat_map(|i| i.to_le_bytes()).collect();
+    plan(4, &bytes).encode(&bytes)
+}
+
+/// Encodes booleans: plain bits.
+pub fn encode_bits(bits: &[u8], len: usize) -> ChunkedValues {
+    let chunks = chunk_lens(len, MAX_CHUNK_VALUES)
+        .map(|n| Chunk {
+            values: n,
+            sizes: [n.div_ceil(8), 0],
+        })
+        .collect();
+    let data = bits.get(..len.div_ceil(8)).unwrap_or_default().to_vec();
+    ChunkedValues {
+        codec: message::flat(1),
+        num_buffers: 1,
+        chunks,
+        data,
+    }
+}
+
+fn flat(width: usize, bytes: &[u8]) -> ChunkedValues {
+    let mut n = 2;
+    while n * 2 * width < MAX_CHUNK_BYTES && n < MAX_CHUNK_VALUES {
+        n *= 2;
+    }
+    let chunks = chunk_lens(bytes.len() / width, n)
+        .map(|n| Chunk {
+            values: n,
+            sizes: [n * width, 0],
+        })
+        .collect();
+    ChunkedValues {
+        codec: message::flat(width as u64 * 8),
+        num_buffers: 1,
+        chunks,
+        data: bytes.to_vec(),
+    }
+}
+
+fn inline_bitpacked<T: Lane>(bytes: &[u8], encoded_len: usize) -> ChunkedValues {
+    let mut data = Vec::with_capacity(encoded_len);
+    let mut chunks = Vec::with_capacity(bytes.len() / (BLOCK * T::BYTES) + 1);
+    for_blocks::<T>(bytes, |block| {
+        let start = data.len();
+        inline::encode(block, &mut data);
+        chunks.push(Chunk {
+            values: block.len(),
+            sizes: [data.len() - start, 0],
+        });
+    });
+    ChunkedValues {
+        codec: message::inline_bitpacking(T::BITS as u64),
+        num_buffers: 1,
+        chunks,
+        data,
+    }
+}
+
+/// Run-length chunks of 1,024 values: short enough for random access, and never above the limits of a chunk.
+fn run_lengths<T: Lane>(bytes: &[u8], encoded_len: usize) -> ChunkedValues {
+    let mut data = Vec::with_capacity(encoded_len);
+    let mut chunks = Vec::new();
+    let (mut values, mut lengths) = (Vec::new(), Vec::new());
+    for_blocks::<T>(bytes, |block| {
+        values.clear();
+        lengths.clear();
+        rle::encode(block, &mut values, &mut lengths);
+        data.extend_from_slice(&values);
+        data.extend_from_slice(&lengths);
+        chunks.push(Chunk {
+            values: block.len(),
+            sizes: [values.len(), lengths.len()],
+        });
+    });
+    ChunkedValues {
+        codec: message::rle(T::BITS as u64),
+        num_buffers: 2,
+        chunks,
+        data,
+    }
+}
+
+/// Calls `f` with the values of each block of 1,024; the last may be shorter.
+fn for_blocks<T: Lane>(bytes: &[u8], mut f: impl FnMut(&[T])) {
+    let mut block = [T::default(); BLOCK];
+    for part in bytes.chunks(BLOCK * T::BYTES) {
+        let n = part.len() / T::BYTES;
+        if let Some(values) = block.get_mut(..n) {
+            T::copy_from_le(part, values);
+            f(values);
+        }
+    }
+}
+
+/// Lengths of chunks of `n` values; the last holds the rest.
+fn chunk_lens(total: usize, n: usize) -> impl Iterator<Item = usize> {
+    (0..total).step_by(n).map(move |start| n.min(total - start))
+}

@@ -1,0 +1,80 @@
+//! Building codec messages.
+
+use glaive_codec::general;
+
+use crate::proto::lance::encodings21::compressive_encoding::Compression;
+use crate::proto::lance::encodings21::{
+    BufferCompression, CompressionScheme, CompressiveEncoding, Flat, Fsst, General, InlineBitpacking,
+    OutOfLineBitpacking, Rle, Variable,
+};
+
+fn wrap(compression: Compression) -> CompressiveEncoding {
+    CompressiveEncoding {
+        compression: Some(compression),
+    }
+}
+
+/// Plain values of `bits` bits.
+pub fn flat(bits: u64) -> CompressiveEncoding {
+    wrap(Compression::Flat(Flat {
+        bits_per_value: bits,
+        data: None,
+    }))
+}
+
+/// Blocks of 1,024 values, each with its width in front.
+pub fn inline_bitpacking(bits: u64) -> CompressiveEncoding {
+    wrap(Compression::InlineBitpacking(InlineBitpacking {
+        uncompressed_bits_per_value: bits,
+        values: None,
+    }))
+}
+
+/// Blocks of 1,024 values of one width.
+pub fn out_of_line_bitpacking(bits: u64, width: u64) -> CompressiveEncoding {
+    let values = Some(Box::new(flat(width)));
+    wrap(Compression::OutOfLineBitpacking(Box::new(OutOfLineBitpacking {
+        uncompressed_bits_per_value: bits,
+        values,
+    })))
+}
+
+/// Values and u8 run lengths.
+pub fn rle(bits: u64) -> CompressiveEncoding {
+    let (values, run_lengths) = (Some(Box::new(flat(bits))), Some(Box::new(flat(8))));
+    wrap(Compression::Rle(Box::new(Rle { values, run_lengths })))
+}
+
+/// Offsets and bytes.
+pub fn variable(offset_bits: u8) -> CompressiveEncoding {
+    let offsets = Some(Box::new(flat(u64::from(offset_bits))));
+    wrap(Compression::Variable(Box::new(Variable {
+        offsets,
+        values: None,
+    })))
+}
+
+/// FSST-coded bytes.
+pub fn fsst(symbol_table: Vec<u8>, offset_bits: u8) -> CompressiveEncoding {
+    let values = Some(Box::new(variable(offset_bits)));
+    wrap(Compression::Fsst(Box::new(Fsst {
+        symbol_table: symbol_table.into(),
+        values,
+    })))
+}
+
+/// A general compressor around `inner`.
+pub fn general(scheme: general::Scheme, inner: CompressiveEncoding) -> CompressiveEncoding {
+    let scheme = match scheme {
+        general::Scheme::Lz4 => CompressionScheme::CompressionAlgorithmLz4,
+        general::Scheme::Zstd => CompressionScheme::CompressionAlgorithmZstd,
+    };
+    let compression = Some(BufferCompression {
+        scheme: scheme as i32,
+        level: None,
+    });
+    wrap(Compression::General(Box::new(General {
+        compression,
+        values: Some(Box::new(inner)),
+    })))
+}

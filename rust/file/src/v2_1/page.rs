@@ -1,0 +1,191 @@
+//! One page, of whatever layout: what to read for given rows, and decoding it.
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use prost::Message;
+
+use super::constant::{ConstantPage, ConstantState};
+use super::full_zip::FullZipPage;
+use super::mini_block::{MiniBlockPage, MiniBlockState};
+use super::{ColumnSink, ValueShape, ranges};
+use crate::container::PageInfo;
+use crate::proto::lance::encodings21::{PageLayout, page_layout};
+use crate::{Error, FileVersion, Result};
+
+/// A page with its checked layout. What was read to begin with (chunk words, dictionary, levels of constant pages) is kept, so that a
+/// later take reads one chunk.
+#[derive(Debug)]
+pub struct Page {
+    info: PageInfo,
+    shape: ValueShape,
+    layout: Layout,
+}
+
+#[derive(Debug)]
+enum Layout {
+    MiniBlock(MiniBlockPage, OnceLock<MiniBlockState>),
+    FullZip(FullZipPage),
+    Constant(ConstantPage, OnceLock<ConstantState>),
+}
+
+impl Page {
+    /// Parses and checks the layout of a page of a column of `shape`, whose path has `depth` nodes.
+    pub fn parse(info: PageInfo, shape: ValueShape, depth: usize, version: FileVersion) -> Result<Self> {
+        let layout = PageLayout::decode(info.layout.clone())?.layout;
+        let layout = match layout {
+            Some(page_layout::Layout::MiniBlockLayout(l)) => Layout::MiniBlock(
+                MiniBlockPage::parse(&l, &info, shape, depth, version)?,
+                OnceLock::new(),
+            ),
+            Some(page_layout::Layout::FullZipLayout(l)) => {
+                Layout::FullZip(FullZipPage::parse(&l, &info, shape, depth)?)
+            }
+            Some(page_layout::Layout::ConstantLayout(l)) => {
+                let page = ConstantPage::parse(&l, info.buffers.len(), info.length, depth, version)?;
+                Layout::Constant(page, OnceLock::new())
+            }
+            Some(page_layout::Layout::BlobLayout(_)) => {
+                return Err(Error::unsupported(
+                    "blob pages (columns with the metadata key lance-encoding:blob)",
+                ));
+            }
+            None => return Err(Error::corrupt("unknown encoding: the page has no known layout")),
+        };
+        Ok(Self { info, shape, layout })
+    }
+
+    /// Where the page's rows and buffers are.
+    pub fn info(&self) -> &PageInfo {
+        &self.info
+    }
+}
+
+/// Reading some rows of one page: call [`Self::wants`] and [`Self::supply`] in turn until nothing is wanted, then
+/// [`Self::decode`].
+#[derive(Debug)]
+pub struct PageRead {
+    page: Arc<Page>,
+    /// Rows relative to the page.
+    rows: Vec<Range<u64>>,
+    stage: Stage,
+    parts: Vec<Bytes>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Chunk words, dictionary, levels.
+    Init,
+    /// All buffers at once: most of the page is wanted.
+    Whole,
+    /// Entries of a row index.
+    Index,
+    /// Chunks or zipped rows.
+    Data,
+    Ready,
+}
+
+impl PageRead {
+    /// Plans to read `rows` of a page: sorted, disjoint, relative to the page, inside it.
+    pub fn new(page: Arc<Page>, rows: Vec<Range<u64>>) -> Self {
+        let whole = ranges::is_all(&rows, page.info.length);
+        let stage = match &page.layout {
+            Layout::MiniBlock(_, state) if state.get().is_some() => Stage::Data,
+            Layout::MiniBlock(..) if whole => Stage::Whole,
+            Layout::MiniBlock(..) => Stage::Init,
+            Layout::Constant(_, state) if state.get().is_some() => Stage::Ready,
+            Layout::Constant(..) => Stage::Init,
+            Layout::FullZip(_) if whole => Stage::Data,
+            Layout::FullZip(_) => Stage::Index,
+        };
+        Self {
+            page,
+            rows,
+            stage,
+            parts: Vec::new(),
+        }
+    }
+
+    /// Byte ranges to read next; none when the rows can be decoded.
+    pub fn wants(&mut self) -> Result<Vec<Range<u64>>> {
+        let info = &self.page.info;
+        let buffer = |i: usize| info.buffers.get(i).map(|b| b.range());
+        let wanted = match (&self.page.layout, self.stage) {
+            (_, Stage::Ready) => Vec::new(),
+            (Layout::MiniBlock(..), Stage::Init) => [buffer(0), buffer(2)].into_iter().flatten().collect(),
+            (Layout::MiniBlock(page, state), Stage::Data) => match state.get() {
+                Some(state) => page.chunk_ranges(state, info, &self.rows)?,
+                None => return Err(Error::corrupt("page was not initialised")),
+            },
+            (Layout::FullZip(page), Stage::Index) => page.index_ranges(info, &self.rows)?,
+            (Layout::FullZip(page), Stage::Data)
+                if self.parts.is_empty() && ranges::is_all(&self.rows, info.length) =>
+            {
+                page.whole_stream(info)?
+            }
+            (Layout::FullZip(page), Stage::Data) => page.stream_ranges(info, &self.rows, &self.parts)?,
+            _ => info.buffers.iter().map(|b| b.range()).collect(),
+        };
+        if wanted.is_empty() && self.stage != Stage::Ready {
+            // Nothing to read at this stage, such as the row index of fixed-width cells.
+            self.supply(Vec::new())?;
+            return self.wants();
+        }
+        Ok(wanted)
+    }
+
+    /// Takes the bytes of the ranges that [`Self::wants`] named, in order.
+    pub fn supply(&mut self, parts: Vec<Bytes>) -> Result<()> {
+        let (page, info) = (&self.page, &self.page.info);
+        self.stage = match (&page.layout, self.stage) {
+            (Layout::MiniBlock(layout, state), Stage::Init) => {
+                let words = parts.first().ok_or_else(missing)?;
+                let fresh = layout.init(info, page.shape, words, parts.get(1))?;
+                state.get_or_init(|| fresh);
+                Stage::Data
+            }
+            (Layout::MiniBlock(layout, state), Stage::Whole) => {
+                let (words, chunks) = parts.first().zip(parts.get(1)).ok_or_else(missing)?;
+                let fresh = layout.init(info, page.shape, words, parts.get(2))?;
+                state.get_or_init(|| fresh);
+                self.parts = vec![chunks.clone()];
+                Stage::Ready
+            }
+            (Layout::Constant(layout, state), _) => {
+                let fresh = layout.init(page.shape, &parts)?;
+                state.get_or_init(|| fresh);
+                Stage::Ready
+            }
+            (Layout::FullZip(_), Stage::Index) => {
+                self.parts = parts;
+                Stage::Data
+            }
+            _ => {
+                self.parts = parts;
+                Stage::Ready
+            }
+        };
+        Ok(())
+    }
+
+    /// The page, for messages.
+    pub fn place(&self) -> String {
+        format!("page {}", self.page.info.number)
+    }
+
+    /// Appends the rows.
+    pub fn decode(&self, out: &mut ColumnSink) -> Result<()> {
+        match &self.page.layout {
+            Layout::MiniBlock(page, state) => {
+                page.decode(state.get().ok_or_else(missing)?, &self.rows, &self.parts, out)
+            }
+            Layout::FullZip(page) => page.decode(&self.rows, &self.parts, out),
+            Layout::Constant(page, state) => page.decode(state.get().ok_or_else(missing)?, &self.rows, out),
+        }
+    }
+}
+
+fn missing() -> Error {
+    Error::corrupt("bytes that the page needs were not read")
+}

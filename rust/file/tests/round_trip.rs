@@ -1,0 +1,377 @@
+//! Every type, null pattern and size around the block limits, written and read in scans and by row.
+
+use std::sync::Arc;
+
+use arrow_array::builder::{BinaryBuilder, StringBuilder};
+use arrow_array::types::*;
+use arrow_array::*;
+use arrow_buffer::{BooleanBuffer, NullBuffer, i256};
+use arrow_schema::{DataType, Field, Schema};
+use arrow_select::concat::concat_batches;
+use arrow_select::take::take_record_batch;
+use glaive_file::{FileVersion, ReadOptions, Rows, WriterOptions};
+
+use crate::support::{open, options, write};
+
+const SIZES: [usize; 8] = [0, 1, 2, 1023, 1024, 1025, 4097, 70_000];
+const VERSIONS: [FileVersion; 2] = [FileVersion::V2_1, FileVersion::V2_2];
+
+/// A cheap sequence of well-mixed numbers.
+fn mix(i: usize) -> u64 {
+    let mut x = (i as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// Validity of a null pattern.
+fn nulls(pattern: &str, n: usize) -> Option<NullBuffer> {
+    let valid: BooleanBuffer = (0..n)
+        .map(|i| match pattern {
+            "none" => true,
+            "first" => i != 0,
+            "last" => i + 1 != n,
+            "all" => false,
+            "second" => i % 2 == 0,
+            "random" => mix(i) % 10 != 0,
+            _ => i / 1500 % 2 == 0,
+        })
+        .collect();
+    (pattern != "none").then(|| NullBuffer::new(valid))
+}
+
+const PATTERNS: [&str; 7] = ["none", "first", "last", "all", "second", "random", "blocks"];
+
+fn primitive<T: ArrowPrimitiveType>(
+    n: usize,
+    nulls: Option<NullBuffer>,
+    value: impl Fn(usize) -> T::Native,
+) -> PrimitiveArray<T> {
+    PrimitiveArray::new((0..n).map(value).collect::<Vec<_>>().into(), nulls)
+}
+
+fn strings(n: usize, nulls: &Option<NullBuffer>, value: impl Fn(usize) -> String) -> ArrayRef {
+    let mut builder = StringBuilder::new();
+    for i in 0..n {
+        match nulls.as_ref().is_none_or(|v| v.is_valid(i)) {
+            true => builder.append_value(value(i)),
+            false => builder.append_null(),
+        }
+    }
+    Arc::new(builder.finish())
+}
+
+/// One column for each type and distribution.
+fn columns(n: usize, v: Option<NullBuffer>) -> Vec<(&'static str, ArrayRef)> {
+    let mut out: Vec<(&'static str, ArrayRef)> = vec![
+        ("null", Arc::new(NullArray::new(n))),
+        (
+            "bool",
+            Arc::new(BooleanArray::new(
+                (0..n).map(|i| mix(i) & 1 == 1).collect(),
+                v.clone(),
+            )),
+        ),
+        (
+            "bool_constant",
+            Arc::new(BooleanArray::new((0..n).map(|_| true).collect(), v.clone())),
+        ),
+        (
+            "i8",
+            Arc::new(primitive::<Int8Type>(n, v.clone(), |i| mix(i) as i8)),
+        ),
+        (
+            "u8_small",
+            Arc::new(primitive::<UInt8Type>(n, v.clone(), |i| (mix(i) % 7) as u8)),
+        ),
+        (
+            "i16",
+            Arc::new(primitive::<Int16Type>(n, v.clone(), |i| {
+                (mix(i) % 300) as i16 - 100
+            })),
+        ),
+        (
+            "u16",
+            Arc::new(primitive::<UInt16Type>(n, v.clone(), |i| mix(i) as u16)),
+        ),
+        (
+            "i32",
+            Arc::new(primitive::<Int32Type>(n, v.clone(), |i| i as i32)),
+        ),
+        (
+            "i32_runs",
+            Arc::new(primitive::<Int32Type>(n, v.clone(), |i| {
+                (i / 700) as i32 * 1_000_003
+            })),
+        ),
+        (
+            "u32",
+            Arc::new(primitive::<UInt32Type>(n, v.clone(), |i| mix(i) as u32)),
+        ),
+        (
+            "i64",
+            Arc::new(primitive::<Int64Type>(n, v.clone(), |i| mix(i) as i64)),
+        ),
+        (
+            "i64_few",
+            Arc::new(primitive::<Int64Type>(n, v.clone(), |i| {
+                (mix(mix(i) as usize % 50)) as i64
+            })),
+        ),
+        (
+            "i64_constant",
+            Arc::new(primitive::<Int64Type>(n, v.clone(), |_| -5)),
+        ),
+        (
+            "u64",
+            Arc::new(primitive::<UInt64Type>(n, v.clone(), |i| mix(i) >> 40)),
+        ),
+        (
+            "f16",
+            Arc::new(primitive::<Float16Type>(n, v.clone(), |i| {
+                half::f16::from_bits(mix(i) as u16 & 0x7bff)
+            })),
+        ),
+        (
+            "f32",
+            Arc::new(primitive::<Float32Type>(n, v.clone(), |i| {
+                (mix(i) % 1000) as f32 / 10.0
+            })),
+        ),
+        (
+            "f64",
+            Arc::new(primitive::<Float64Type>(n, v.clone(), |i| (mix(i) as f64).sqrt())),
+        ),
+        (
+            "date32",
+            Arc::new(primitive::<Date32Type>(n, v.clone(), |i| i as i32 / 3)),
+        ),
+        (
+            "date64",
+            Arc::new(primitive::<Date64Type>(n, v.clone(), |i| i as i64 * 86_400_000)),
+        ),
+        (
+            "time64",
+            Arc::new(primitive::<Time64NanosecondType>(n, v.clone(), |i| {
+                (mix(i) % 86_400_000_000_000) as i64
+            })),
+        ),
+        (
+            "timestamp",
+            Arc::new(
+                primitive::<TimestampMicrosecondType>(n, v.clone(), |i| 1_700_000_000_000_000 + i as i64)
+                    .with_timezone("Europe/Berlin"),
+            ),
+        ),
+        (
+            "decimal128",
+            Arc::new(
+                primitive::<Decimal128Type>(n, v.clone(), |i| mix(i) as i128 - (1 << 62))
+                    .with_precision_and_scale(30, 4)
+                    .unwrap(),
+            ),
+        ),
+        (
+            "decimal256",
+            Arc::new(
+                primitive::<Decimal256Type>(n, v.clone(), |i| i256::from_i128(mix(i) as i128 * -3))
+                    .with_precision_and_scale(60, -2)
+                    .unwrap(),
+            ),
+        ),
+        ("fixed3", fixed_binary(3, n, v.clone())),
+        ("fixed16", fixed_binary(16, n, v.clone())),
+        ("fixed300", fixed_binary(300, n, v.clone())),
+        (
+            "text",
+            strings(n, &v, |i| {
+                format!("https://example.com/{}?page={}", mix(i) % 1000, i)
+            }),
+        ),
+        (
+            "few",
+            strings(n, &v, |i| {
+                ["AA", "UA", "", "Delta"][mix(i) as usize % 4].to_owned()
+            }),
+        ),
+        ("empty", strings(n, &v, |_| String::new())),
+        ("short", strings(n, &v, |i| (mix(i) % 100_000).to_string())),
+        ("constant_text", strings(n, &v, |_| "always the same".to_owned())),
+        (
+            "unicode",
+            strings(n, &v, |i| {
+                "äöü€😀".chars().cycle().skip(i % 5).take(i % 9).collect()
+            }),
+        ),
+        (
+            "wide",
+            strings(n, &v, |i| {
+                "lorem ipsum dolor ".repeat(if n > 5000 { 1 } else { mix(i) as usize % 40 })
+            }),
+        ),
+    ];
+    let mut binary = BinaryBuilder::new();
+    for i in 0..n {
+        match v.as_ref().is_none_or(|v| v.is_valid(i)) {
+            true => binary.append_value(&mix(i).to_le_bytes()[..i % 9]),
+            false => binary.append_null(),
+        }
+    }
+    out.push(("binary", Arc::new(binary.finish())));
+    let large = LargeStringArray::from_iter((0..n).map(|i| (mix(i) % 5 != 0).then(|| format!("{i:x}"))));
+    out.push(("large", Arc::new(large)));
+    let inner = StructArray::new(
+        vec![
+            Field::new("x", DataType::Int32, true),
+            Field::new("y", DataType::Utf8, true),
+        ]
+        .into(),
+        vec![
+            Arc::new(primitive::<Int32Type>(n, nulls("second", n), |i| i as i32)),
+            strings(n, &nulls("random", n), |i| i.to_string()),
+        ],
+        v.clone(),
+    );
+    let fields = vec![
+        Field::new("in", inner.data_type().clone(), true),
+        Field::new("b", DataType::Boolean, true),
+    ];
+    let b = BooleanArray::new((0..n).map(|i| i % 3 == 0).collect(), v);
+    out.push((
+        "struct",
+        Arc::new(StructArray::new(
+            fields.into(),
+            vec![Arc::new(inner), Arc::new(b)],
+            nulls("blocks", n),
+        )),
+    ));
+    out
+}
+
+fn fixed_binary(width: i32, n: usize, nulls: Option<NullBuffer>) -> ArrayRef {
+    let bytes: Vec<u8> = (0..n * width as usize).map(|i| mix(i / 2) as u8).collect();
+    Arc::new(FixedSizeBinaryArray::new(width, bytes.into(), nulls))
+}
+
+fn batch(n: usize, pattern: &str) -> RecordBatch {
+    let columns = columns(n, nulls(pattern, n));
+    let fields: Vec<_> = columns
+        .iter()
+        .map(|(name, a)| Field::new(*name, a.data_type().clone(), true))
+        .collect();
+    let arrays = columns.into_iter().map(|(_, a)| a).collect();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).unwrap()
+}
+
+/// Scan, parts, single columns and rows of the file equal the batch.
+fn check(expected: &RecordBatch, bytes: Vec<u8>, what: &str) {
+    let reader = open(bytes);
+    let n = expected.num_rows() as u64;
+    assert_eq!(reader.num_rows().unwrap(), n, "{what}");
+    let read = |columns: Option<&[&str]>, rows: Rows<'_>| {
+        reader.read(columns, rows, &ReadOptions::default()).unwrap()
+    };
+    let assert_equal = |found: &RecordBatch, expected: &RecordBatch, how: &str| {
+        for (i, field) in expected.schema().fields().iter().enumerate() {
+            let (found, expected) = (found.column(i), expected.column(i));
+            found.to_data().validate_full().unwrap();
+            assert_eq!(
+                found.as_ref(),
+                expected.as_ref(),
+                "{what}, {how}, column {}",
+                field.name()
+            );
+        }
+    };
+    // First by row, before a scan has filled the caches.
+    if n > 0 {
+        let mut rows: Vec<u64> = vec![0, n / 3, n / 2, n / 2 + 1, n - 1];
+        rows.sort_unstable();
+        rows.dedup();
+        rows.retain(|&r| r < n);
+        let indices = UInt64Array::from(rows.clone());
+        let taken = take_record_batch(expected, &indices).unwrap();
+        assert_equal(&read(None, Rows::Indices(&rows)), &taken, "take");
+    }
+    assert_equal(&read(None, Rows::Range(0..n)), expected, "scan");
+    let (start, end) = (n / 4, n - n / 5);
+    let part = expected.slice(start as usize, (end - start) as usize);
+    assert_equal(&read(None, Rows::Range(start..end)), &part, "part");
+    let one = expected.project(&[expected.num_columns() - 1]).unwrap();
+    assert_equal(&read(Some(&["struct"]), Rows::Range(0..n)), &one, "one column");
+}
+
+#[test]
+fn every_type_null_pattern_and_size() {
+    for version in VERSIONS {
+        for pattern in PATTERNS {
+            for n in SIZES {
+                if n > 5000 && !matches!(pattern, "none" | "random") {
+                    continue;
+                }
+                let batch = batch(n, pattern);
+                let bytes = write(std::slice::from_ref(&batch), options(version)).unwrap();
+                check(&batch, bytes, &format!("{version}, {pattern}, {n} rows"));
+            }
+        }
+    }
+}
+
+#[test]
+fn slices_with_a_bit_offset() {
+    for version in VERSIONS {
+        for (start, len) in [(3, 1500), (1, 1024), (13, 2), (2999, 1)] {
+            let batch = batch(3000, "random").slice(start, len);
+            let bytes = write(std::slice::from_ref(&batch), options(version)).unwrap();
+            check(&batch, bytes, &format!("{version}, slice {start}+{len}"));
+        }
+    }
+}
+
+#[test]
+fn pages_of_different_nullability() {
+    for version in VERSIONS {
+        let patterns = ["none", "random", "all", "none", "second"];
+        let batches: Vec<_> = patterns
+            .iter()
+            .zip([1000, 1, 2048, 300, 1025])
+            .map(|(p, n)| batch(n, p))
+            .collect();
+        // One page a batch.
+        let options = WriterOptions {
+            version,
+            data_cache_bytes: Some(1),
+            ..Default::default()
+        };
+        let bytes = write(&batches, options).unwrap();
+        let all = concat_batches(&batches[0].schema(), &batches).unwrap();
+        check(&all, bytes, &format!("{version}, five pages"));
+    }
+}
+
+#[test]
+fn values_of_a_megabyte() {
+    let values = strings(7, &nulls("second", 7), |i| "x".repeat(i << 20));
+    let batch = RecordBatch::try_from_iter([("struct", values)]).unwrap();
+    for version in VERSIONS {
+        let bytes = write(std::slice::from_ref(&batch), options(version)).unwrap();
+        check(&batch, bytes, "1 MB values");
+    }
+}
+
+#[test]
+fn nulls_in_a_required_field_are_refused() {
+    let array: ArrayRef = Arc::new(Int32Array::from(vec![Some(1), None]));
+    let nullable = RecordBatch::try_from_iter_with_nullable([("a", array, true)]).unwrap();
+    let required = Schema::new(vec![Field::new("a", DataType::Int32, false)]);
+    let mut schema = glaive_file::Schema::try_from_arrow(&required).unwrap();
+    schema.assign_ids(0).unwrap();
+    let sink = Box::new(crate::support::MemorySink::default());
+    let mut writer = glaive_file::FileWriter::create(sink, schema, WriterOptions::default()).unwrap();
+    let error = writer.write(&nullable).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("contained null values even though the field is marked non-null")
+    );
+}

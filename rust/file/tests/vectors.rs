@@ -1,0 +1,1 @@
+//! Files and pages that pylance wrote decode as stated.
