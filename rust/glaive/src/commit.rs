@@ -72,8 +72,8 @@ pub(crate) fn commit_new(
         index_section: None,
     };
     match attempt.run()? {
-        Outcome::Created(committed) => Ok(committed),
-        Outcome::Lost => Err(already_exists(storage.uri()).into()),
+        Some(committed) => Ok(committed),
+        None => Err(already_exists(storage.uri()).into()),
     }
 }
 
@@ -104,9 +104,9 @@ pub(crate) fn commit(
             index_section,
         };
         match run.run()? {
-            Outcome::Created(committed) => return Ok(committed),
-            Outcome::Lost if started.elapsed() > RETRY_TIME => break,
-            Outcome::Lost => backoff.sleep(attempt, started),
+            Some(committed) => return Ok(committed),
+            None if started.elapsed() > RETRY_TIME => break,
+            None => backoff.sleep(attempt, started),
         }
     }
     Err(used_up(seen + 1, started.elapsed()).into())
@@ -181,13 +181,9 @@ struct Attempt<'a> {
     index_section: Option<Bytes>,
 }
 
-enum Outcome {
-    Created(Committed),
-    Lost,
-}
-
 impl Attempt<'_> {
-    fn run(self) -> Result<Outcome, CommitFailure> {
+    /// `None` if another writer was faster.
+    fn run(self) -> Result<Option<Committed>, CommitFailure> {
         let storage = self.store.storage.as_ref();
         let transaction_file = transaction_path(&self.transaction.file_name())?;
         let bytes = ManifestFile::encode(&self.manifest, self.index_section.as_ref(), self.transaction)?;
@@ -200,12 +196,12 @@ impl Attempt<'_> {
         };
         if landed {
             write_hint(storage, version);
-            return Ok(Outcome::Created(Committed {
+            return Ok(Some(Committed {
                 manifest: self.manifest,
                 index_section: self.index_section,
             }));
         }
-        Ok(Outcome::Lost)
+        Ok(None)
     }
 
     /// Finds out after a failed creation whether it was our manifest that is there.

@@ -18,17 +18,25 @@ const MAX_OPEN_FILES: usize = 128;
 /// Largest deletion file that is read: a bitmap of 2^32 rows has 512 MiB, an Arrow file four bytes a row.
 const MAX_DELETION_BYTES: u64 = 17 << 30;
 
+/// Base path and path of a data file.
+type FileKey = (Option<u32>, String);
+
 /// Open files and decoded deletion files of one snapshot.
 #[derive(Debug, Default)]
 pub(crate) struct FileCache {
-    readers: Mutex<HashMap<(Option<u32>, String), Arc<FileReader>>>,
+    readers: Mutex<HashMap<FileKey, Arc<FileReader>>>,
     deletions: Mutex<HashMap<u32, Arc<DeletionVector>>>,
 }
 
 impl FileCache {
     fn reader(&self, storages: &Storages, file: &DataFile) -> Result<Arc<FileReader>> {
         let key = (file.base_id, file.path.clone());
-        if let Some(reader) = self.readers.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+        if let Some(reader) = self
+            .readers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&key)
+        {
             return Ok(reader.clone());
         }
         let (storage, path) = storages.of_data_file(file)?;
@@ -49,12 +57,20 @@ impl FileCache {
         fragment: &Fragment,
         physical_rows: u64,
     ) -> Result<Option<Arc<DeletionVector>>> {
-        let Some(file) = &fragment.deletion_file else { return Ok(None) };
-        if let Some(known) = self.deletions.lock().unwrap_or_else(PoisonError::into_inner).get(&fragment.id) {
+        let Some(file) = &fragment.deletion_file else {
+            return Ok(None);
+        };
+        if let Some(known) = self
+            .deletions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&fragment.id)
+        {
             return Ok(Some(known.clone()));
         }
         let (storage, path) = storages.of_deletion_file(file, fragment.id)?;
-        let decode = || DeletionVector::decode(file, &storage.read(&path, MAX_DELETION_BYTES)?, physical_rows);
+        let decode =
+            || DeletionVector::decode(file, &storage.read(&path, MAX_DELETION_BYTES)?, physical_rows);
         let vector = Arc::new(decode().context(|| path.as_str())?);
         let mut deletions = self.deletions.lock().unwrap_or_else(PoisonError::into_inner);
         deletions.insert(fragment.id, vector.clone());
@@ -71,9 +87,16 @@ impl FileCache {
     }
 
     /// Opens the files of a fragment that hold some of the fields.
-    pub(crate) fn open(&self, storages: &Storages, fragment: &Fragment, fields: &[Arc<Field>]) -> Result<OpenFiles> {
+    pub(crate) fn open(
+        &self,
+        storages: &Storages,
+        fragment: &Fragment,
+        fields: &[Arc<Field>],
+    ) -> Result<OpenFiles> {
         let mut wanted = Vec::new();
-        fields.iter().for_each(|field| field.walk(&mut |node| wanted.push(node.id)));
+        fields
+            .iter()
+            .for_each(|field| field.walk(&mut |node| wanted.push(node.id)));
         let mut sources = Vec::new();
         for file in &fragment.files {
             let columns = columns_of(file);
@@ -93,8 +116,11 @@ pub(crate) struct OpenFiles {
 impl OpenFiles {
     /// Reads rows of fields. A field in no file is null.
     pub(crate) fn read(&self, fields: &[Arc<Field>], rows: Rows<'_>) -> Result<Vec<ArrayRef>> {
-        let sources: Vec<_> =
-            self.sources.iter().map(|(reader, columns)| FieldSource { reader, columns }).collect();
+        let sources: Vec<_> = self
+            .sources
+            .iter()
+            .map(|(reader, columns)| FieldSource { reader, columns })
+            .collect();
         read_fields(&sources, fields, rows, &ReadOptions::default())
     }
 }
@@ -102,7 +128,10 @@ impl OpenFiles {
 /// Column of each live field.
 fn columns_of(file: &DataFile) -> HashMap<i32, u32> {
     let pairs = file.fields.iter().zip(&file.column_indices);
-    pairs.filter(|(id, _)| **id >= 0).filter_map(|(id, column)| Some((*id, u32::try_from(*column).ok()?))).collect()
+    pairs
+        .filter(|(id, _)| **id >= 0)
+        .filter_map(|(id, column)| Some((*id, u32::try_from(*column).ok()?)))
+        .collect()
 }
 
 /// A file is read by its own version, which the manifest must agree with.
@@ -110,5 +139,8 @@ fn check_version(file: &DataFile, version: FileVersion) -> Result<()> {
     if file.version == version {
         return Ok(());
     }
-    Err(Error::corrupt(format!("the file has version {version}, but the manifest says {}", file.version)))
+    Err(Error::corrupt(format!(
+        "the file has version {version}, but the manifest says {}",
+        file.version
+    )))
 }

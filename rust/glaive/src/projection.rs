@@ -16,16 +16,21 @@ use crate::dataset::Dataset;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SystemColumn {
     /// `_rowid`: without stable ids the address.
-    RowId,
+    Id,
     /// `_rowaddr`: fragment id in the high 32 bits, physical offset in the low.
-    RowAddress,
+    Address,
     /// `_rowoffset`: position among the live rows of the table.
-    RowOffset,
+    Offset,
 }
 
 /// Names that no stored column may have.
-pub(crate) const RESERVED: [&str; 5] =
-    ["_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version"];
+pub(crate) const RESERVED: [&str; 5] = [
+    "_rowid",
+    "_rowaddr",
+    "_rowoffset",
+    "_row_created_at_version",
+    "_row_last_updated_at_version",
+];
 
 impl SystemColumn {
     /// The system column of a name.
@@ -34,21 +39,21 @@ impl SystemColumn {
     /// Unsupported for those that need stable row ids.
     fn parse(name: &str) -> Result<Option<Self>> {
         match name {
-            "_rowid" => Ok(Some(Self::RowId)),
-            "_rowaddr" => Ok(Some(Self::RowAddress)),
-            "_rowoffset" => Ok(Some(Self::RowOffset)),
-            _ if RESERVED.contains(&name) => {
-                Err(Error::unsupported(format!("the column {name} is not supported; it needs stable row ids")))
-            }
+            "_rowid" => Ok(Some(Self::Id)),
+            "_rowaddr" => Ok(Some(Self::Address)),
+            "_rowoffset" => Ok(Some(Self::Offset)),
+            _ if RESERVED.contains(&name) => Err(Error::unsupported(format!(
+                "the column {name} is not supported; it needs stable row ids"
+            ))),
             _ => Ok(None),
         }
     }
 
     const fn name(self) -> &'static str {
         match self {
-            Self::RowId => "_rowid",
-            Self::RowAddress => "_rowaddr",
-            Self::RowOffset => "_rowoffset",
+            Self::Id => "_rowid",
+            Self::Address => "_rowaddr",
+            Self::Offset => "_rowoffset",
         }
     }
 
@@ -92,17 +97,29 @@ impl Projection {
     ///
     /// # Errors
     /// Invalid input for a name that is missing or given twice.
-    pub(crate) fn of_scan(dataset: &Dataset, columns: Option<&[String]>, row_id: bool, row_address: bool) -> Result<Self> {
+    pub(crate) fn of_scan(
+        dataset: &Dataset,
+        columns: Option<&[String]>,
+        row_id: bool,
+        row_address: bool,
+    ) -> Result<Self> {
         let all: Vec<String>;
         let columns = match columns {
             Some(columns) => columns,
             None => {
-                all = dataset.schema().fields.iter().map(|field| field.name.clone()).collect();
+                all = dataset
+                    .schema()
+                    .fields
+                    .iter()
+                    .map(|field| field.name.clone())
+                    .collect();
                 &all
             }
         };
-        let appended = [(row_id, SystemColumn::RowId), (row_address, SystemColumn::RowAddress)];
-        let appended = appended.into_iter().filter_map(|(wanted, column)| wanted.then_some(column));
+        let appended = [(row_id, SystemColumn::Id), (row_address, SystemColumn::Address)];
+        let appended = appended
+            .into_iter()
+            .filter_map(|(wanted, column)| wanted.then_some(column));
         let appended: Vec<SystemColumn> = appended.collect();
         let mut builder = Builder::new(dataset.schema());
         let mut names = HashSet::new();
@@ -126,7 +143,9 @@ impl Projection {
     /// Invalid input for a missing name.
     pub(crate) fn of_take(dataset: &Dataset, columns: Option<&[String]>) -> Result<Self> {
         let schema = dataset.schema();
-        let Some(columns) = columns else { return Self::of_scan(dataset, None, false, false) };
+        let Some(columns) = columns else {
+            return Self::of_scan(dataset, None, false, false);
+        };
         let mut stored = Vec::new();
         for name in columns {
             if SystemColumn::parse(name)?.is_none() {
@@ -162,21 +181,34 @@ impl Projection {
 
     /// Whether rows must be known by offset and position.
     pub(crate) fn needs_origin(&self) -> bool {
-        self.outputs.iter().any(|output| matches!(output, Output::System(_)))
+        self.outputs
+            .iter()
+            .any(|output| matches!(output, Output::System(_)))
     }
 
     /// Puts a batch of `rows` rows together from the arrays of [`Projection::fields`].
-    pub(crate) fn assemble(&self, arrays: &[ArrayRef], origin: &RowOrigin<'_>, rows: usize) -> Result<RecordBatch> {
+    pub(crate) fn assemble(
+        &self,
+        arrays: &[ArrayRef],
+        origin: &RowOrigin<'_>,
+        rows: usize,
+    ) -> Result<RecordBatch> {
         let columns = self.outputs.iter().map(|output| match output {
             Output::Stored { index, depth } => {
-                let array = arrays.get(*index).ok_or_else(|| Error::corrupt("a column is missing"))?;
+                let array = arrays
+                    .get(*index)
+                    .ok_or_else(|| Error::corrupt("a column is missing"))?;
                 unwrap_structs(array.clone(), *depth)
             }
             Output::System(column) => Ok(system_array(*column, origin)),
         });
         let columns = columns.collect::<Result<Vec<_>>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        Ok(RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)?)
+        Ok(RecordBatch::try_new_with_options(
+            self.schema.clone(),
+            columns,
+            &options,
+        )?)
     }
 }
 
@@ -190,7 +222,12 @@ struct Builder<'a> {
 
 impl<'a> Builder<'a> {
     fn new(source: &'a Schema) -> Self {
-        Self { source, fields: Vec::new(), outputs: Vec::new(), arrow: Vec::new() }
+        Self {
+            source,
+            fields: Vec::new(),
+            outputs: Vec::new(),
+            arrow: Vec::new(),
+        }
     }
 
     fn add_system(&mut self, column: SystemColumn) {
@@ -199,16 +236,28 @@ impl<'a> Builder<'a> {
     }
 
     fn add_field(&mut self, field: Arc<Field>) {
-        self.outputs.push(Output::Stored { index: self.fields.len(), depth: 0 });
+        self.outputs.push(Output::Stored {
+            index: self.fields.len(),
+            depth: 0,
+        });
         self.arrow.push(field.to_arrow());
         self.fields.push(field);
     }
 
     fn add_flat(&mut self, path: &str) -> Result<()> {
         let target = self.source.field(path).ok_or_else(|| no_field(path))?;
-        let root = self.source.project(&[path])?.fields.pop().ok_or_else(|| no_field(path))?;
+        let root = self
+            .source
+            .project(&[path])?
+            .fields
+            .pop()
+            .ok_or_else(|| no_field(path))?;
         if root.id == target.id {
-            let named = root.to_arrow().as_ref().clone().with_name(unquoted(path, &root.name));
+            let named = root
+                .to_arrow()
+                .as_ref()
+                .clone()
+                .with_name(unquoted(path, &root.name));
             self.add_field(root);
             self.arrow.pop();
             self.arrow.push(named.into());
@@ -218,26 +267,46 @@ impl<'a> Builder<'a> {
         while at.id != target.id {
             let child = match (at.data_type(), at.children.first()) {
                 (DataType::Struct(_), Some(child)) => child,
-                _ => return Err(Error::unsupported(format!("selecting '{path}': a path cannot go below a list or map"))),
+                _ => {
+                    return Err(Error::unsupported(format!(
+                        "selecting '{path}': a path cannot go below a list or map"
+                    )));
+                }
             };
             nullable |= at.nullable;
             depth += 1;
             at = child;
         }
-        let arrow = at.to_arrow().as_ref().clone().with_name(path).with_nullable(nullable || at.nullable);
+        let arrow = at
+            .to_arrow()
+            .as_ref()
+            .clone()
+            .with_name(path)
+            .with_nullable(nullable || at.nullable);
         self.arrow.push(arrow.into());
-        self.outputs.push(Output::Stored { index: self.fields.len(), depth });
+        self.outputs.push(Output::Stored {
+            index: self.fields.len(),
+            depth,
+        });
         self.fields.push(root);
         Ok(())
     }
 
     fn finish(self, dataset: &Dataset) -> Result<Projection> {
-        if self.outputs.iter().any(|output| matches!(output, Output::System(SystemColumn::RowId))) {
+        if self
+            .outputs
+            .iter()
+            .any(|output| matches!(output, Output::System(SystemColumn::Id)))
+        {
             dataset.check_row_ids_are_addresses()?;
         }
         let metadata = self.source.metadata.clone().into_iter().collect();
         let schema = Arc::new(ArrowSchema::new_with_metadata(self.arrow, metadata));
-        Ok(Projection { fields: self.fields, outputs: self.outputs, schema })
+        Ok(Projection {
+            fields: self.fields,
+            outputs: self.outputs,
+            schema,
+        })
     }
 }
 
@@ -249,8 +318,13 @@ fn unquoted<'a>(path: &'a str, name: &'a str) -> &'a str {
 /// The first child, `depth` times; a null struct makes its child null.
 fn unwrap_structs(array: ArrayRef, depth: usize) -> Result<ArrayRef> {
     (0..depth).try_fold(array, |array, _| {
-        let parent = array.as_struct_opt().ok_or_else(|| Error::corrupt("a struct column holds another type"))?;
-        let child = parent.columns().first().ok_or_else(|| Error::corrupt("a struct lost its child"))?;
+        let parent = array
+            .as_struct_opt()
+            .ok_or_else(|| Error::corrupt("a struct column holds another type"))?;
+        let child = parent
+            .columns()
+            .first()
+            .ok_or_else(|| Error::corrupt("a struct lost its child"))?;
         with_nulls(child, parent.nulls())
     })
 }
@@ -266,8 +340,8 @@ fn with_nulls(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Result<ArrayRef> 
 
 fn system_array(column: SystemColumn, origin: &RowOrigin<'_>) -> ArrayRef {
     let values: Vec<u64> = match column {
-        SystemColumn::RowOffset => origin.positions.to_vec(),
-        SystemColumn::RowId | SystemColumn::RowAddress => {
+        SystemColumn::Offset => origin.positions.to_vec(),
+        SystemColumn::Id | SystemColumn::Address => {
             let fragment = u64::from(origin.fragment) << 32;
             origin.offsets.iter().map(|offset| fragment | offset).collect()
         }

@@ -102,7 +102,13 @@ impl Dataset {
         let columns = options.columns.as_deref();
         let projection = Projection::of_scan(self, columns, options.with_row_id, options.with_row_address)?;
         let pieces = plan(self, &options)?;
-        Ok(Scan { projection, pieces, open: None, window: None, batch_size: options.batch_size })
+        Ok(Scan {
+            projection,
+            pieces,
+            open: None,
+            window: None,
+            batch_size: options.batch_size,
+        })
     }
 }
 
@@ -112,7 +118,11 @@ fn plan(dataset: &Dataset, options: &ScanOptions) -> Result<VecDeque<Piece>> {
     let mut all = Vec::new();
     for fragment in dataset.fragments() {
         let rows = fragment.count_rows()?;
-        all.push(Piece { fragment, live: 0..rows, first_position });
+        all.push(Piece {
+            fragment,
+            live: 0..rows,
+            first_position,
+        });
         first_position += rows;
     }
     let mut pieces = select(all, options.fragment_ids.as_deref())?;
@@ -134,7 +144,11 @@ fn select(all: Vec<Piece>, ids: Option<&[u32]>) -> Result<VecDeque<Piece>> {
     let piece_of = |id: &u32| {
         let piece = all.iter().find(|piece| piece.fragment.id() == *id);
         let piece = piece.ok_or_else(|| Error::invalid_input(format!("the table has no fragment {id}")))?;
-        Ok(Piece { fragment: piece.fragment.clone(), live: piece.live.clone(), ..*piece })
+        Ok(Piece {
+            fragment: piece.fragment.clone(),
+            live: piece.live.clone(),
+            ..*piece
+        })
     };
     ids.iter().map(piece_of).collect()
 }
@@ -151,7 +165,9 @@ impl Scan {
                 self.open = None;
             })?;
         }
-        let Some(window) = self.window.take() else { return Ok(None) };
+        let Some(window) = self.window.take() else {
+            return Ok(None);
+        };
         match self.batch_size {
             BatchSize::Rows(rows) if rows < window.num_rows() => {
                 self.window = Some(window.slice(rows, window.num_rows() - rows));
@@ -177,14 +193,26 @@ impl Scan {
 
     fn open(&self, piece: Piece) -> Result<OpenPiece> {
         let (fragment, dataset) = (&piece.fragment, piece.fragment.dataset());
-        let files = dataset.cache().open(dataset.storages(), fragment.metadata(), &self.projection.fields)?;
+        let files = dataset
+            .cache()
+            .open(dataset.storages(), fragment.metadata(), &self.projection.fields)?;
         let window_rows = self.window_rows(fragment)?;
-        Ok(OpenPiece { files, deletions: fragment.deletions()?, window_rows, piece })
+        Ok(OpenPiece {
+            files,
+            deletions: fragment.deletions()?,
+            window_rows,
+            piece,
+        })
     }
 
     /// Rows of one read: about [`WINDOW_BYTES`], and whole batches.
     fn window_rows(&self, fragment: &FragmentHandle) -> Result<u64> {
-        let bytes: u64 = fragment.metadata().files.iter().map(|file| file.size.unwrap_or(0)).fold(0, u64::saturating_add);
+        let bytes: u64 = fragment
+            .metadata()
+            .files
+            .iter()
+            .map(|file| file.size.unwrap_or(0))
+            .fold(0, u64::saturating_add);
         let row_bytes = (bytes / fragment.physical_rows()?.max(1)).max(1);
         let rows = (WINDOW_BYTES / row_bytes).clamp(1, WINDOW_ROWS);
         match self.batch_size {
@@ -201,9 +229,15 @@ impl OpenPiece {
         let end = self.piece.live.end.min(start.saturating_add(self.window_rows));
         self.piece.live.start = end;
         let physical = self.physical_range(start..end);
-        let rows = usize::try_from(end - start).map_err(|_| Error::invalid_input("a batch of too many rows"))?;
-        let arrays = self.files.read(&projection.fields, Rows::Range(physical.clone()))?;
-        let deletions = self.deletions.as_deref().filter(|deletions| deletions.intersects(&physical));
+        let rows =
+            usize::try_from(end - start).map_err(|_| Error::invalid_input("a batch of too many rows"))?;
+        let arrays = self
+            .files
+            .read(&projection.fields, Rows::Range(physical.clone()))?;
+        let deletions = self
+            .deletions
+            .as_deref()
+            .filter(|deletions| deletions.intersects(&physical));
         let arrays = match deletions {
             None => arrays,
             Some(deletions) => drop_deleted(&arrays, &physical, deletions)?,
@@ -214,7 +248,11 @@ impl OpenPiece {
             offsets.extend(physical.filter(is_live));
             positions.extend((start..end).map(|position| self.piece.first_position + position));
         }
-        let origin = RowOrigin { fragment: self.piece.fragment.id(), offsets: &offsets, positions: &positions };
+        let origin = RowOrigin {
+            fragment: self.piece.fragment.id(),
+            offsets: &offsets,
+            positions: &positions,
+        };
         projection.assemble(&arrays, &origin, rows)
     }
 
@@ -234,12 +272,19 @@ fn is_deleted(deletions: &DeletionVector, offset: u64) -> bool {
 }
 
 /// Removes the deleted rows of a physical range.
-fn drop_deleted(arrays: &[ArrayRef], physical: &Range<u64>, deletions: &DeletionVector) -> Result<Vec<ArrayRef>> {
+fn drop_deleted(
+    arrays: &[ArrayRef],
+    physical: &Range<u64>,
+    deletions: &DeletionVector,
+) -> Result<Vec<ArrayRef>> {
     let rows = usize::try_from(physical.end - physical.start).unwrap_or(usize::MAX);
     let mut live = BooleanBufferBuilder::new(rows);
     live.append_n(rows, true);
     for offset in deletions.iter_range(physical) {
-        live.set_bit(usize::try_from(offset - physical.start).unwrap_or(usize::MAX), false);
+        live.set_bit(
+            usize::try_from(offset - physical.start).unwrap_or(usize::MAX),
+            false,
+        );
     }
     let live = BooleanArray::new(live.finish(), None);
     arrays.iter().map(|array| Ok(filter(array, &live)?)).collect()
@@ -249,7 +294,9 @@ impl Iterator for Scan {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.next_batch().map_err(|e| ArrowError::ExternalError(Box::new(e))).transpose()
+        self.next_batch()
+            .map_err(|e| ArrowError::ExternalError(Box::new(e)))
+            .transpose()
     }
 }
 

@@ -18,24 +18,37 @@ pub(crate) struct Storages {
 impl Storages {
     /// The places that a manifest names. Bases are opened when a file in them is.
     pub(crate) fn of(root: &Arc<dyn Storage>, manifest: &Manifest) -> Self {
-        Self { root: root.clone(), bases: manifest.base_paths.clone() }
+        Self {
+            root: root.clone(),
+            bases: manifest.base_paths.clone(),
+        }
     }
 
     /// Storage and path of a data file.
     pub(crate) fn of_data_file(&self, file: &DataFile) -> Result<(Arc<dyn Storage>, String)> {
         let below_data = format!("data/{}", file.path);
-        let Some(id) = file.base_id else { return Ok((self.root.clone(), below_data)) };
+        let Some(id) = file.base_id else {
+            return Ok((self.root.clone(), below_data));
+        };
         let (storage, is_root) = self.base(id)?;
         Ok((storage, if is_root { below_data } else { file.path.clone() }))
     }
 
     /// Storage and path of the deletion file of a fragment.
-    pub(crate) fn of_deletion_file(&self, file: &DeletionFile, fragment: u32) -> Result<(Arc<dyn Storage>, String)> {
+    pub(crate) fn of_deletion_file(
+        &self,
+        file: &DeletionFile,
+        fragment: u32,
+    ) -> Result<(Arc<dyn Storage>, String)> {
         let path = file.path(fragment);
-        let Some(id) = file.base_id else { return Ok((self.root.clone(), path)) };
+        let Some(id) = file.base_id else {
+            return Ok((self.root.clone(), path));
+        };
         match self.base(id)? {
             (storage, true) => Ok((storage, path)),
-            _ => Err(Error::corrupt(format!("base path {id} holds a deletion file but is no table"))),
+            _ => Err(Error::corrupt(format!(
+                "base path {id} holds a deletion file but is no table"
+            ))),
         }
     }
 

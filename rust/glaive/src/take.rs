@@ -39,7 +39,11 @@ pub(crate) fn take(
 }
 
 /// The rows at ascending positions, one batch a fragment.
-fn read_sorted(projection: &Projection, fragments: &[FragmentHandle], sorted: &[u64]) -> Result<Vec<RecordBatch>> {
+fn read_sorted(
+    projection: &Projection,
+    fragments: &[FragmentHandle],
+    sorted: &[u64],
+) -> Result<Vec<RecordBatch>> {
     let mut batches = Vec::new();
     let (mut rest, mut first) = (sorted, 0u64);
     for fragment in fragments {
@@ -56,9 +60,9 @@ fn read_sorted(projection: &Projection, fragments: &[FragmentHandle], sorted: &[
     }
     match rest.first() {
         None => Ok(batches),
-        Some(position) => {
-            Err(Error::invalid_input(format!("position {position} is behind the last row; there are {first} rows")))
-        }
+        Some(position) => Err(Error::invalid_input(format!(
+            "position {position} is behind the last row; there are {first} rows"
+        ))),
     }
 }
 
@@ -75,9 +79,15 @@ fn read_fragment(
     };
     let offsets: Vec<u64> = positions.iter().map(physical).collect();
     let dataset = fragment.dataset();
-    let files = dataset.cache().open(dataset.storages(), fragment.metadata(), &projection.fields)?;
+    let files = dataset
+        .cache()
+        .open(dataset.storages(), fragment.metadata(), &projection.fields)?;
     let arrays = files.read(&projection.fields, Rows::Indices(&offsets))?;
-    let origin = RowOrigin { fragment: fragment.id(), offsets: &offsets, positions };
+    let origin = RowOrigin {
+        fragment: fragment.id(),
+        offsets: &offsets,
+        positions,
+    };
     projection.assemble(&arrays, &origin, offsets.len())
 }
 
@@ -99,15 +109,29 @@ fn in_order(
         .flat_map(|(batch, rows)| (0..rows.num_rows()).map(move |row| (batch, row)))
         .collect();
     let place = |position: &u64| {
-        let at = sorted.binary_search(position).ok().and_then(|at| rows.get(at)).copied();
+        let at = sorted
+            .binary_search(position)
+            .ok()
+            .and_then(|at| rows.get(at))
+            .copied();
         at.ok_or_else(|| Error::corrupt("a row that was read is missing"))
     };
     let places = positions.iter().map(place).collect::<Result<Vec<_>>>()?;
     let column = |number: usize| -> Result<ArrayRef> {
-        let parts: Vec<_> = batches.iter().filter_map(|batch| batch.columns().get(number)).map(Arc::as_ref).collect();
+        let parts: Vec<_> = batches
+            .iter()
+            .filter_map(|batch| batch.columns().get(number))
+            .map(Arc::as_ref)
+            .collect();
         Ok(interleave(&parts, &places)?)
     };
-    let columns = (0..projection.schema().fields().len()).map(column).collect::<Result<Vec<_>>>()?;
+    let columns = (0..projection.schema().fields().len())
+        .map(column)
+        .collect::<Result<Vec<_>>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(places.len()));
-    Ok(RecordBatch::try_new_with_options(projection.schema().clone(), columns, &options)?)
+    Ok(RecordBatch::try_new_with_options(
+        projection.schema().clone(),
+        columns,
+        &options,
+    )?)
 }

@@ -39,13 +39,17 @@ impl FragmentHandle {
 
     /// Rows in each data file, deleted ones included.
     pub fn physical_rows(&self) -> Result<u64> {
-        self.dataset.cache().physical_rows(self.dataset.storages(), &self.metadata)
+        self.dataset
+            .cache()
+            .physical_rows(self.dataset.storages(), &self.metadata)
     }
 
     /// The deleted rows; `None` if the fragment has no deletion file.
     pub fn deletions(&self) -> Result<Option<Arc<DeletionVector>>> {
         let physical_rows = self.physical_rows()?;
-        self.dataset.cache().deletions(self.dataset.storages(), &self.metadata, physical_rows)
+        self.dataset
+            .cache()
+            .deletions(self.dataset.storages(), &self.metadata, physical_rows)
     }
 
     /// Live rows.
@@ -59,7 +63,10 @@ impl FragmentHandle {
 
     /// Scans the live rows; `options.fragment_ids` is replaced.
     pub fn scan(&self, options: ScanOptions) -> Result<Scan> {
-        self.dataset.scan(ScanOptions { fragment_ids: Some(vec![self.id()]), ..options })
+        self.dataset.scan(ScanOptions {
+            fragment_ids: Some(vec![self.id()]),
+            ..options
+        })
     }
 
     /// Rows by position among the live rows of the fragment; see [`Dataset::take`].

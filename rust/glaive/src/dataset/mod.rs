@@ -62,7 +62,9 @@ impl Dataset {
 
     /// The table at a storage; `None` if there is no manifest.
     pub(crate) fn find(storage: &Arc<dyn Storage>, options: OpenOptions) -> Result<Option<Self>> {
-        let Some((store, versions)) = VersionStore::find(storage)? else { return Ok(None) };
+        let Some((store, versions)) = VersionStore::find(storage)? else {
+            return Ok(None);
+        };
         let file = match (options.version, options.as_of) {
             (Some(version), _) => store.load(version)?,
             (None, Some(time)) => versions::as_of(&store, &versions, time)?,
@@ -77,7 +79,15 @@ impl Dataset {
     pub(crate) fn new(store: VersionStore, manifest: Manifest, index_section: Option<Bytes>) -> Self {
         let storages = Storages::of(&store.storage, &manifest);
         let cache = FileCache::default();
-        Self { inner: Arc::new(Inner { store, storages, manifest, index_section, cache }) }
+        Self {
+            inner: Arc::new(Inner {
+                store,
+                storages,
+                manifest,
+                index_section,
+                cache,
+            }),
+        }
     }
 
     /// The location as it was given to [`Dataset::open`].
@@ -100,7 +110,11 @@ impl Dataset {
     /// # Errors
     /// Not found.
     pub fn checkout_version(&self, version: u64) -> Result<Self> {
-        let ManifestFile { manifest, index_section, .. } = self.inner.store.load(version)?;
+        let ManifestFile {
+            manifest,
+            index_section,
+            ..
+        } = self.inner.store.load(version)?;
         Ok(Self::new(self.inner.store.clone(), manifest, index_section))
     }
 
@@ -161,7 +175,9 @@ impl Dataset {
     /// The fragments in scan order.
     pub fn fragments(&self) -> Vec<FragmentHandle> {
         let fragments = self.inner.manifest.fragments.iter();
-        fragments.map(|metadata| FragmentHandle::new(self.clone(), metadata.clone())).collect()
+        fragments
+            .map(|metadata| FragmentHandle::new(self.clone(), metadata.clone()))
+            .collect()
     }
 
     /// The fragment of that id.
@@ -172,7 +188,9 @@ impl Dataset {
 
     /// Live rows. Reads only what the manifest does not say.
     pub fn count_rows(&self) -> Result<u64> {
-        self.fragments().iter().try_fold(0u64, |sum, fragment| Ok(sum.saturating_add(fragment.count_rows()?)))
+        self.fragments().iter().try_fold(0u64, |sum, fragment| {
+            Ok(sum.saturating_add(fragment.count_rows()?))
+        })
     }
 
     /// Reads done through this handle and those made from it.
@@ -195,7 +213,9 @@ impl Dataset {
     /// Fails for row ids of a table whose ids are not addresses.
     pub(crate) fn check_row_ids_are_addresses(&self) -> Result<()> {
         match self.has_stable_row_ids() {
-            true => Err(Error::unsupported("_rowid of a table with stable row ids is not supported; use _rowaddr")),
+            true => Err(Error::unsupported(
+                "_rowid of a table with stable row ids is not supported; use _rowaddr",
+            )),
             false => Ok(()),
         }
     }
@@ -203,6 +223,9 @@ impl Dataset {
 
 impl fmt::Debug for Dataset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dataset").field("uri", &self.uri()).field("version", &self.version()).finish()
+        f.debug_struct("Dataset")
+            .field("uri", &self.uri())
+            .field("version", &self.version())
+            .finish()
     }
 }

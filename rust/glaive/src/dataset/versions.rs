@@ -49,9 +49,16 @@ impl VersionInfo {
             add(&mut summary.total_data_file_rows, rows);
             add(&mut summary.total_deletion_file_rows, deleted);
             add(&mut summary.total_rows, rows.saturating_sub(deleted));
-            fragment.files.iter().for_each(|file| add(&mut summary.total_files_size, file.size.unwrap_or(0)));
+            fragment
+                .files
+                .iter()
+                .for_each(|file| add(&mut summary.total_files_size, file.size.unwrap_or(0)));
         }
-        Self { version: manifest.version, timestamp: manifest.timestamp, summary }
+        Self {
+            version: manifest.version,
+            timestamp: manifest.timestamp,
+            summary,
+        }
     }
 }
 
@@ -61,11 +68,14 @@ fn add(sum: &mut u64, value: u64) {
 
 /// All versions, ascending. A version that cleanup removes meanwhile is left out.
 pub(super) fn list(store: &VersionStore) -> Result<Vec<VersionInfo>> {
-    let infos = store.list()?.into_iter().map(|version| match store.load(version) {
-        Ok(file) => Ok(Some(VersionInfo::of(&file.manifest))),
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(e),
-    });
+    let infos = store
+        .list()?
+        .into_iter()
+        .map(|version| match store.load(version) {
+            Ok(file) => Ok(Some(VersionInfo::of(&file.manifest))),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        });
     infos.filter_map(Result::transpose).collect()
 }
 
@@ -79,5 +89,7 @@ pub(super) fn as_of(store: &VersionStore, versions: &[u64], time: DateTime<Utc>)
             return Ok(file);
         }
     }
-    Err(Error::invalid_input(format!("{time} is earlier than the first version of this dataset")))
+    Err(Error::invalid_input(format!(
+        "{time} is earlier than the first version of this dataset"
+    )))
 }

@@ -31,7 +31,8 @@ fn check_entry(entry: &pb::IndexMetadata, manifest: &Manifest) -> Result<()> {
     let covering = &entry.covering_fields;
     let distinct: HashSet<_> = covering.iter().collect();
     let trailing = covering.len() < entry.fields.len() && entry.fields.ends_with(covering);
-    if !covering.is_empty() && !(trailing && distinct.len() == covering.len()) {
+    let legal = covering.is_empty() || (trailing && distinct.len() == covering.len());
+    if !legal {
         return Err(Error::corrupt(
             "the covering fields are not the trailing part of its fields",
         ));

@@ -19,33 +19,52 @@ pub(super) fn fields_for_append(table: &Schema, given: &Schema) -> Result<Vec<Ar
 fn match_fields(table: &[Arc<Field>], given: &[Arc<Field>], parent: &str) -> Result<Vec<Arc<Field>>, String> {
     let path = |field: &Arc<Field>| format!("{parent}{}", field.name);
     let find = |list: &[Arc<Field>], name: &str| list.iter().find(|field| field.name == name).cloned();
-    let missing = table.iter().filter(|field| !field.nullable && find(given, &field.name).is_none());
+    let missing = table
+        .iter()
+        .filter(|field| !field.nullable && find(given, &field.name).is_none());
     let missing: Vec<_> = missing.map(path).collect();
     let unexpected = given.iter().filter(|field| find(table, &field.name).is_none());
     let unexpected: Vec<_> = unexpected.map(path).collect();
     if !missing.is_empty() || !unexpected.is_empty() {
         let (missing, unexpected) = (missing.join(", "), unexpected.join(", "));
-        return Err(format!("fields did not match, missing=[{missing}], unexpected=[{unexpected}]"));
+        return Err(format!(
+            "fields did not match, missing=[{missing}], unexpected=[{unexpected}]"
+        ));
     }
-    let pairs = given.iter().filter_map(|field| Some((find(table, &field.name)?, field)));
-    pairs.map(|(table, given)| match_field(&table, given, &path(given))).collect()
+    let pairs = given
+        .iter()
+        .filter_map(|field| Some((find(table, &field.name)?, field)));
+    pairs
+        .map(|(table, given)| match_field(&table, given, &path(given)))
+        .collect()
 }
 
 /// The field of the table with the children that are given.
 fn match_field(table: &Arc<Field>, given: &Field, path: &str) -> Result<Arc<Field>, String> {
     if table.logical_type != given.logical_type {
         let (expected, found) = (&table.logical_type, &given.logical_type);
-        return Err(format!("`{path}` should have type {expected} but type was {found}"));
+        return Err(format!(
+            "`{path}` should have type {expected} but type was {found}"
+        ));
     }
     let below = format!("{path}.");
-    let children = match (&table.logical_type, table.children.as_slice(), given.children.as_slice()) {
+    let children = match (
+        &table.logical_type,
+        table.children.as_slice(),
+        given.children.as_slice(),
+    ) {
         (LogicalType::Struct, table, given) => match_fields(table, given, &below),
         // The names of items and map entries carry no meaning.
-        (_, [table], [given]) => match_field(table, given, &format!("{below}{}", table.name)).map(|child| vec![child]),
+        (_, [table], [given]) => {
+            match_field(table, given, &format!("{below}{}", table.name)).map(|child| vec![child])
+        }
         _ => Ok(Vec::new()),
     };
     let children = children.map_err(|why| format!("`{path}` had mismatched children: {why}"))?;
-    Ok(Arc::new(Field { children, ..table.as_ref().clone() }))
+    Ok(Arc::new(Field {
+        children,
+        ..table.as_ref().clone()
+    }))
 }
 
 #[cfg(test)]
@@ -68,14 +87,28 @@ mod tests {
 
     #[test]
     fn accepted() {
-        let table = schema(vec![int("a", false), int("b", true), structs(vec![int("x", true), int("y", true)])]);
+        let table = schema(vec![
+            int("a", false),
+            int("b", true),
+            structs(vec![int("x", true), int("y", true)]),
+        ]);
         let ids = |given| {
             let fields = fields_for_append(&table, &schema(given)).unwrap();
-            let fields = Schema { fields, ..Schema::default() };
-            fields.fields_pre_order().iter().map(|field| field.id).collect::<Vec<_>>()
+            let fields = Schema {
+                fields,
+                ..Schema::default()
+            };
+            fields
+                .fields_pre_order()
+                .iter()
+                .map(|field| field.id)
+                .collect::<Vec<_>>()
         };
         assert_eq!(ids(vec![int("b", false), int("a", true)]), [1, 0]);
-        assert_eq!(ids(vec![int("a", false), structs(vec![int("y", true)])]), [0, 2, 4]);
+        assert_eq!(
+            ids(vec![int("a", false), structs(vec![int("y", true)])]),
+            [0, 2, 4]
+        );
     }
 
     #[test]
@@ -87,14 +120,19 @@ mod tests {
             text(vec![int("a", true), int("z", true)]),
             format!("{prefix}fields did not match, missing=[], unexpected=[z]")
         );
-        assert_eq!(text(vec![]), format!("{prefix}fields did not match, missing=[a], unexpected=[]"));
+        assert_eq!(
+            text(vec![]),
+            format!("{prefix}fields did not match, missing=[a], unexpected=[]")
+        );
         assert_eq!(
             text(vec![ArrowField::new("a", DataType::Int32, true)]),
             format!("{prefix}`a` should have type int64 but type was int32")
         );
         assert_eq!(
             text(vec![int("a", true), structs(vec![int("q", true)])]),
-            format!("{prefix}`s` had mismatched children: fields did not match, missing=[], unexpected=[s.q]")
+            format!(
+                "{prefix}`s` had mismatched children: fields did not match, missing=[], unexpected=[s.q]"
+            )
         );
         assert!(text(vec![int("A", false)]).contains("unexpected=[A]"));
     }

@@ -19,7 +19,10 @@ pub(super) struct WrittenFiles {
 
 impl WrittenFiles {
     pub(super) fn new(storage: &Arc<dyn Storage>) -> Self {
-        Self { storage: storage.clone(), paths: Vec::new() }
+        Self {
+            storage: storage.clone(),
+            paths: Vec::new(),
+        }
     }
 
     /// The files belong to a version now, or may do so.
@@ -63,7 +66,15 @@ impl<'a> FragmentWriter<'a> {
         written: &'a mut WrittenFiles,
     ) -> Self {
         let arrow = Arc::new(schema.to_arrow());
-        Self { schema, version, params, written, fragments: Vec::new(), current: None, arrow }
+        Self {
+            schema,
+            version,
+            params,
+            written,
+            fragments: Vec::new(),
+            current: None,
+            arrow,
+        }
     }
 
     /// Writes the whole stream. A stream without rows makes no fragment.
@@ -78,16 +89,28 @@ impl<'a> FragmentWriter<'a> {
 
     /// The batch with exactly the types of the file: view types and names of list items may differ.
     fn conform(&self, batch: &RecordBatch) -> Result<RecordBatch> {
-        let columns = self.schema.fields.iter().zip(self.arrow.fields()).map(|(field, target)| {
-            let column = batch.column_by_name(&field.name);
-            let column = column.ok_or_else(|| Error::schema_mismatch(format!("a batch lacks the column '{}'", field.name)))?;
-            let column = conform(column, target.data_type()).context(|| format!("column '{}'", field.name))?;
-            check_nulls(field, &column, &field.name)?;
-            Ok(column)
-        });
+        let columns = self
+            .schema
+            .fields
+            .iter()
+            .zip(self.arrow.fields())
+            .map(|(field, target)| {
+                let column = batch.column_by_name(&field.name);
+                let column = column.ok_or_else(|| {
+                    Error::schema_mismatch(format!("a batch lacks the column '{}'", field.name))
+                })?;
+                let column =
+                    conform(column, target.data_type()).context(|| format!("column '{}'", field.name))?;
+                check_nulls(field, &column, &field.name)?;
+                Ok(column)
+            });
         let columns = columns.collect::<Result<Vec<_>>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        Ok(RecordBatch::try_new_with_options(self.arrow.clone(), columns, &options)?)
+        Ok(RecordBatch::try_new_with_options(
+            self.arrow.clone(),
+            columns,
+            &options,
+        )?)
     }
 
     fn write(&mut self, mut batch: RecordBatch) -> Result<()> {
@@ -101,7 +124,10 @@ impl<'a> FragmentWriter<'a> {
             };
             let room = usize::try_from(self.params.max_rows_per_file - current.rows).unwrap_or(usize::MAX);
             let rows = batch.num_rows().min(room);
-            current.writer.write(&batch.slice(0, rows)).context(|| current.name.as_str())?;
+            current
+                .writer
+                .write(&batch.slice(0, rows))
+                .context(|| current.name.as_str())?;
             current.rows += rows as u64;
             batch = batch.slice(rows, batch.num_rows() - rows);
             let is_full = current.rows >= self.params.max_rows_per_file
@@ -126,11 +152,17 @@ impl<'a> FragmentWriter<'a> {
         };
         let writer = FileWriter::create(sink, self.schema.clone(), options)?;
         self.progress(|progress| progress.begin(&Fragment::new(Vec::new(), 0)))?;
-        Ok(Current { writer, name, rows: 0 })
+        Ok(Current {
+            writer,
+            name,
+            rows: 0,
+        })
     }
 
     fn finish_file(&mut self) -> Result<()> {
-        let Some(Current { writer, name, .. }) = self.current.take() else { return Ok(()) };
+        let Some(Current { writer, name, .. }) = self.current.take() else {
+            return Ok(());
+        };
         let summary = writer.finish().context(|| name.as_str())?;
         let file = DataFile {
             path: name,
@@ -178,7 +210,9 @@ fn check_nulls(field: &Field, array: &ArrayRef, path: &str) -> Result<()> {
              declared as non-nullable but contains null values"
         )));
     }
-    let Some(parent) = array.as_struct_opt() else { return Ok(()) };
+    let Some(parent) = array.as_struct_opt() else {
+        return Ok(());
+    };
     for (child, column) in field.children.iter().zip(parent.columns()) {
         let column = match &nulls {
             None => column.clone(),
@@ -201,7 +235,10 @@ mod tests {
         let name = file_name();
         let (binary, hex) = name.strip_suffix(".lance").unwrap().split_at(24);
         assert!(binary.chars().all(|c| matches!(c, '0' | '1')), "{name}");
-        assert!(hex.len() == 26 && hex.chars().all(|c| c.is_ascii_hexdigit()), "{name}");
+        assert!(
+            hex.len() == 26 && hex.chars().all(|c| c.is_ascii_hexdigit()),
+            "{name}"
+        );
         assert_ne!(name, file_name());
     }
 }

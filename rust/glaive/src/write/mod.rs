@@ -40,7 +40,9 @@ impl std::str::FromStr for WriteMode {
             "create" => Ok(Self::Create),
             "append" => Ok(Self::Append),
             "overwrite" => Ok(Self::Overwrite),
-            _ => Err(Error::invalid_input(format!("Invalid mode {text}; use create, append or overwrite"))),
+            _ => Err(Error::invalid_input(format!(
+                "Invalid mode {text}; use create, append or overwrite"
+            ))),
         }
     }
 }
@@ -160,7 +162,9 @@ impl Dataset {
 impl WriteParams {
     fn check(&self) -> Result<()> {
         if self.max_rows_per_file == 0 || self.max_bytes_per_file == 0 {
-            return Err(Error::invalid_input("max_rows_per_file and max_bytes_per_file must be at least 1"));
+            return Err(Error::invalid_input(
+                "max_rows_per_file and max_bytes_per_file must be at least 1",
+            ));
         }
         // Row offsets are 32 bits wide.
         if self.max_rows_per_file > 1 << 32 {
@@ -171,7 +175,10 @@ impl WriteParams {
 
     fn transaction(&self, read_version: u64, operation: Operation) -> Transaction {
         let properties = self.transaction_properties.clone();
-        Transaction { properties, ..Transaction::new(read_version, operation) }
+        Transaction {
+            properties,
+            ..Transaction::new(read_version, operation)
+        }
     }
 }
 
@@ -181,31 +188,51 @@ fn create(
     params: &WriteParams,
 ) -> Result<Dataset> {
     if params.enable_stable_row_ids {
-        return Err(Error::unsupported("creating a table with stable row ids is not supported"));
+        return Err(Error::unsupported(
+            "creating a table with stable row ids is not supported",
+        ));
     }
-    let naming = if params.enable_v2_manifest_paths { Naming::V2 } else { Naming::V1 };
+    let naming = if params.enable_v2_manifest_paths {
+        Naming::V2
+    } else {
+        Naming::V1
+    };
     let schema = new_schema(&reader)?;
     let version = params.data_storage_version.unwrap_or_default();
     let mut written = WrittenFiles::new(storage);
     let operation = stage_overwrite(schema, version, reader, params, &mut written)?;
     let committed = commit_new(storage, naming, &params.transaction(0, operation));
-    let store = VersionStore { storage: storage.clone(), naming };
+    let store = VersionStore {
+        storage: storage.clone(),
+        naming,
+    };
     conclude(store, written, committed)
 }
 
-fn append(dataset: &Dataset, reader: Box<dyn RecordBatchReader + Send>, params: &WriteParams) -> Result<Dataset> {
+fn append(
+    dataset: &Dataset,
+    reader: Box<dyn RecordBatchReader + Send>,
+    params: &WriteParams,
+) -> Result<Dataset> {
     check_can_add_rows(dataset)?;
     let of_table = dataset.data_storage_version();
     let version = params.data_storage_version.unwrap_or(of_table);
     if version.is_legacy() != of_table.is_legacy() {
-        return Err(Error::invalid_input("V1 and V2 storage versions cannot be mixed in one table"));
+        return Err(Error::invalid_input(
+            "V1 and V2 storage versions cannot be mixed in one table",
+        ));
     }
     let given = Schema::try_from_arrow(&reader.schema())?;
     let fields = fields_for_append(dataset.schema(), &given)?;
     if fields.is_empty() && !dataset.schema().fields.is_empty() {
-        return Err(Error::schema_mismatch("Append with different schema: the data has no column of the table"));
+        return Err(Error::schema_mismatch(
+            "Append with different schema: the data has no column of the table",
+        ));
     }
-    let schema = Schema { fields, metadata: dataset.schema().metadata.clone() };
+    let schema = Schema {
+        fields,
+        metadata: dataset.schema().metadata.clone(),
+    };
     check_schema(&schema, version)?;
     let mut written = WrittenFiles::new(&dataset.store().storage);
     let fragments = FragmentWriter::new(schema, version, params, &mut written).write_all(reader)?;
@@ -214,13 +241,23 @@ fn append(dataset: &Dataset, reader: Box<dyn RecordBatchReader + Send>, params: 
     conclude(dataset.store().clone(), written, committed)
 }
 
-fn overwrite(dataset: &Dataset, reader: Box<dyn RecordBatchReader + Send>, params: &WriteParams) -> Result<Dataset> {
+fn overwrite(
+    dataset: &Dataset,
+    reader: Box<dyn RecordBatchReader + Send>,
+    params: &WriteParams,
+) -> Result<Dataset> {
     check_can_add_rows(dataset)?;
     let schema = new_schema(&reader)?;
-    let version = params.data_storage_version.unwrap_or(dataset.data_storage_version());
+    let version = params
+        .data_storage_version
+        .unwrap_or(dataset.data_storage_version());
     let mut written = WrittenFiles::new(&dataset.store().storage);
     let operation = stage_overwrite(schema, version, reader, params, &mut written)?;
-    let committed = commit(dataset.store(), dataset.manifest(), &params.transaction(dataset.version(), operation));
+    let committed = commit(
+        dataset.store(),
+        dataset.manifest(),
+        &params.transaction(dataset.version(), operation),
+    );
     conclude(dataset.store().clone(), written, committed)
 }
 
@@ -247,14 +284,20 @@ fn stage_overwrite(
 fn check_can_add_rows(dataset: &Dataset) -> Result<()> {
     dataset.manifest().flags.check_writable()?;
     if dataset.has_stable_row_ids() {
-        return Err(Error::unsupported("adding rows to a table with stable row ids is not supported"));
+        return Err(Error::unsupported(
+            "adding rows to a table with stable row ids is not supported",
+        ));
     }
     Ok(())
 }
 
 fn new_schema(reader: &(impl RecordBatchReader + ?Sized)) -> Result<Schema> {
     let schema = Schema::try_from_arrow(&reader.schema())?;
-    match schema.fields.iter().find(|field| RESERVED.contains(&field.name.as_str())) {
+    match schema
+        .fields
+        .iter()
+        .find(|field| RESERVED.contains(&field.name.as_str()))
+    {
         None => Ok(schema),
         Some(field) => Err(Error::invalid_input(format!(
             "The column {} is a reserved name and cannot be used in a Lance dataset",
@@ -275,11 +318,17 @@ fn conclude(
     committed: Result<Committed, CommitFailure>,
 ) -> Result<Dataset> {
     match committed {
-        Ok(Committed { manifest, index_section }) => {
+        Ok(Committed {
+            manifest,
+            index_section,
+        }) => {
             written.keep();
             Ok(Dataset::new(store, manifest, index_section))
         }
-        Err(CommitFailure { error, status_unknown }) => {
+        Err(CommitFailure {
+            error,
+            status_unknown,
+        }) => {
             if status_unknown {
                 written.keep();
             }

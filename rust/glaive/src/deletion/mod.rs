@@ -3,13 +3,12 @@
 //! A deletion file lists the physical offsets of all deleted rows, either as an Arrow IPC file with one column of
 //! unsorted `u32`, or as a portable Roaring bitmap. In memory both are a bitmap.
 
-use std::io::Cursor;
+mod arrow_file;
+
 use std::ops::Range;
 
-use arrow_array::{Array, UInt32Array};
-use arrow_ipc::reader::FileReader;
 use bytes::Bytes;
-use glaive_file::{Context, Error, Result};
+use glaive_file::{Error, Result};
 use roaring::RoaringBitmap;
 
 use crate::manifest::{DeletionFile, DeletionFileType};
@@ -25,12 +24,14 @@ impl DeletionVector {
     /// Corrupt: a malformed file, an offset beyond the fragment, or another count than the manifest says.
     pub fn decode(file: &DeletionFile, bytes: &Bytes, physical_rows: u64) -> Result<Self> {
         let deleted = match file.file_type {
-            DeletionFileType::Arrow => decode_arrow(bytes)?,
+            DeletionFileType::Arrow => arrow_file::decode(bytes, physical_rows)?,
             DeletionFileType::Bitmap => RoaringBitmap::deserialize_from(bytes.as_ref())
                 .map_err(|e| Error::corrupt(format!("malformed bitmap: {e}")))?,
         };
         if deleted.max().is_some_and(|max| u64::from(max) >= physical_rows) {
-            return Err(Error::corrupt(format!("a deleted row is not among the {physical_rows} rows")));
+            return Err(Error::corrupt(format!(
+                "a deleted row is not among the {physical_rows} rows"
+            )));
         }
         match file.num_deleted_rows {
             Some(expected) if expected != deleted.len() => Err(Error::corrupt(format!(
@@ -61,7 +62,9 @@ impl DeletionVector {
         let range = range.clone();
         let mut offsets = self.0.iter();
         offsets.advance_to(u32::try_from(range.start).unwrap_or(u32::MAX));
-        offsets.map(u64::from).take_while(move |offset| range.contains(offset))
+        offsets
+            .map(u64::from)
+            .take_while(move |offset| range.contains(offset))
     }
 
     /// The physical offset of the live row number `position`, counted from 0.
@@ -90,35 +93,11 @@ impl DeletionVector {
             return false;
         };
         range.start < range.end
-            && self.0.range_cardinality(start..=u32::try_from(last).unwrap_or(u32::MAX)) > 0
+            && self
+                .0
+                .range_cardinality(start..=u32::try_from(last).unwrap_or(u32::MAX))
+                > 0
     }
-}
-
-fn decode_arrow(bytes: &Bytes) -> Result<RoaringBitmap> {
-    let malformed = |e: arrow_schema::ArrowError| Error::corrupt(format!("malformed Arrow file: {e}"));
-    let reader = FileReader::try_new(Cursor::new(bytes.clone()), None).map_err(malformed)?;
-    let schema = reader.schema();
-    let is_row_id = |field: &arrow_schema::Field| {
-        field.name() == "row_id" && *field.data_type() == arrow_schema::DataType::UInt32
-    };
-    match schema.fields().iter().as_slice() {
-        [field] if is_row_id(field) => {}
-        _ => return Err(Error::corrupt("the columns are not one 'row_id' of type uint32")),
-    }
-    if reader.num_batches() != 1 {
-        return Err(Error::corrupt(format!("{} batches instead of 1", reader.num_batches())));
-    }
-    let mut deleted = RoaringBitmap::new();
-    for batch in reader {
-        let batch = batch.map_err(malformed).context(|| "batch")?;
-        let column = batch.columns().first().and_then(|column| column.as_any().downcast_ref::<UInt32Array>());
-        let column = column.ok_or_else(|| Error::corrupt("the column is not uint32"))?;
-        if column.null_count() > 0 {
-            return Err(Error::corrupt("a row offset is null"));
-        }
-        deleted.extend(column.values().iter().copied());
-    }
-    Ok(deleted)
 }
 
 #[cfg(test)]
@@ -129,7 +108,10 @@ mod tests {
     fn live_positions_skip_deleted_rows() {
         let deleted = [0, 1, 5, 9];
         let vector = DeletionVector(deleted.into_iter().collect());
-        let live: Vec<u64> = (0..20).filter(|row| !deleted.contains(row)).map(u64::from).collect();
+        let live: Vec<u64> = (0..20)
+            .filter(|row| !deleted.contains(row))
+            .map(u64::from)
+            .collect();
         for (position, physical) in live.iter().enumerate() {
             assert_eq!(vector.physical_offset(position as u64), *physical);
         }

@@ -1,0 +1,21 @@
+//! Tests of the table engine.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests, too, fail by panicking"
+)]
+
+mod support;
+
+mod commits;
+mod conflicts;
+mod deletions;
+mod feature_flags;
+mod hostile;
+mod manifests;
+mod old_tables;
+mod reads;
+mod writes;
