@@ -287,9 +287,16 @@ impl Values {
         Ok(())
     }
 
-    /// As [`Self::push_fixed`], but keeps the bytes themselves when they are the first.
-    pub fn push_fixed_shared(&mut self, bytes: &bytes::Bytes) -> Result<()> {
+    /// Appends full-zip cells without control words: fixed-width values, or booleans of one byte each. The bytes themselves are
+    /// kept when they are the first.
+    pub fn push_cells(&mut self, bytes: &bytes::Bytes) -> Result<()> {
         match self {
+            Self::Bits { bits, len } => {
+                for byte in bytes {
+                    bits::copy_bits(&[*byte], 0, bits, len, 1);
+                }
+                Ok(())
+            }
             Self::Fixed { data, .. } if data.is_empty() && bytes.as_ptr().align_offset(64) == 0 => {
                 *data = FixedData::Shared(Buffer::from(bytes.clone()));
                 Ok(())
