@@ -185,7 +185,7 @@ macro_rules! with_width {
     };
     ($width:expr, $kernel:ident $args:tt, $($w:literal)*) => {
         match $width {
-            $($w => if const { $w <= T::BITS } { $kernel::<T, $w> $args },)*
+            $($w if const { $w <= T::BITS } => $kernel::<T, $w> $args,)*
             _ => {}
         }
     };
