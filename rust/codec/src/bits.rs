@@ -93,10 +93,15 @@ fn copy_words(src: &[u8], bit: usize, dst: &mut Vec<u8>, words: usize) {
     }
     // A shifted word needs a ninth byte; the words near the end of `src` are read bit by bit.
     let fast = words.min(from.len().saturating_sub(1) / 8);
-    let (low, _) = from.as_chunks::<8>();
-    for (word, high) in low.iter().zip(from.iter().skip(8).step_by(8)).take(fast) {
-        let high = u64::from(*high).unbounded_shl((WORD_BITS - shift) as u32);
-        dst.extend_from_slice(&(u64::from_le_bytes(*word) >> shift | high).to_le_bytes());
+    let (low, high) = (from.as_chunks::<8>().0, from.get(8..).unwrap_or_default());
+    let start = dst.len();
+    dst.resize(start + fast * 8, 0);
+    let (out, _) = dst.get_mut(start..).unwrap_or_default().as_chunks_mut::<8>();
+    for ((out, low), high) in out.iter_mut().zip(low).zip(high.chunks(8)) {
+        let high = high.first().map_or(0, |high| {
+            u64::from(*high).unbounded_shl((WORD_BITS - shift) as u32)
+        });
+        *out = (u64::from_le_bytes(*low) >> shift | high).to_le_bytes();
     }
     for i in fast..words {
         let word = read_bits(src, bit + i * WORD_BITS, WORD_BITS);

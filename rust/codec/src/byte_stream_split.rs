@@ -2,11 +2,15 @@
 //!
 //! All first bytes of the `n` values, then all second bytes, and so on: `out[i * w + j] = in[j * n + i]`. Nothing is
 //! saved; a general compressor around it finds more in bytes of the same kind.
+#![expect(
+    clippy::indexing_slicing,
+    reason = "the lengths of streams and values are checked before the loops"
+)]
 
 use crate::error::{CodecError, Result, corrupt, invalid};
 
-/// Values turned at once: each stream gives one vector register.
-const STEP: usize = 16;
+/// 8-byte values joined at once, from two halves of 4 bytes.
+const BLOCK: usize = 128;
 
 /// Appends the streams of `values`, values of `width` bytes (4 or 8).
 ///
@@ -20,8 +24,8 @@ pub fn encode(width: usize, values: &[u8], out: &mut Vec<u8>) -> Result<()> {
     out.resize(start + values.len(), 0);
     let streams = out.get_mut(start..).unwrap_or_default();
     match width {
-        4 => split::<4>(values, streams),
-        _ => split::<8>(values, streams),
+        4 => split4(values, streams),
+        _ => split8(values, streams),
     }
     Ok(())
 }
@@ -39,8 +43,8 @@ pub fn decode(width: usize, buf: &[u8], out: &mut [u8]) -> Result<()> {
         ));
     }
     match width {
-        4 => join::<4>(buf, out),
-        _ => join::<8>(buf, out),
+        4 => join4(buf, out),
+        _ => join8(buf, out),
     }
     Ok(())
 }
@@ -62,40 +66,63 @@ fn check_width(width: usize) -> Result<Width> {
     }
 }
 
-fn split<const W: usize>(values: &[u8], streams: &mut [u8]) {
-    let (values, _) = values.as_chunks::<W>();
+fn split4(values: &[u8], streams: &mut [u8]) {
+    let (values, _) = values.as_chunks();
     for (j, stream) in streams.chunks_exact_mut(values.len().max(1)).enumerate() {
         for (byte, value) in stream.iter_mut().zip(values) {
-            *byte = value.get(j).copied().unwrap_or(0);
+            *byte = (u32::from_le_bytes(*value) >> (8 * j)) as u8;
         }
     }
 }
 
-fn join<const W: usize>(streams: &[u8], out: &mut [u8]) {
-    let (values, _) = out.as_chunks_mut::<W>();
+fn split8(values: &[u8], streams: &mut [u8]) {
+    let (values, _) = values.as_chunks();
+    for (j, stream) in streams.chunks_exact_mut(values.len().max(1)).enumerate() {
+        for (byte, value) in stream.iter_mut().zip(values) {
+            *byte = (u64::from_le_bytes(*value) >> (8 * j)) as u8;
+        }
+    }
+}
+
+fn join4(streams: &[u8], out: &mut [u8]) {
+    let (values, _) = out.as_chunks_mut();
     let n = values.len();
-    let streams: [&[u8]; W] = std::array::from_fn(|j| streams.get(j * n..(j + 1) * n).unwrap_or_default());
-    let (blocks, tail) = values.as_chunks_mut::<STEP>();
-    let done = blocks.len() * STEP;
-    for (b, block) in blocks.iter_mut().enumerate() {
-        let rows = streams.map(|s| {
-            s.get(b * STEP..)
-                .and_then(|s| s.first_chunk().copied())
-                .unwrap_or_default()
-        });
-        transpose(&rows, block);
-    }
-    for (i, value) in tail.iter_mut().enumerate() {
-        *value = streams.map(|s| s.get(done + i).copied().unwrap_or(0));
+    let streams = std::array::from_fn(|j| stream(streams, n, j, 0, n));
+    interleave(streams, values);
+}
+
+fn join8(streams: &[u8], out: &mut [u8]) {
+    let (values, _) = out.as_chunks_mut::<8>();
+    let n = values.len();
+    let (mut low, mut high) = ([[0; 4]; BLOCK], [[0; 4]; BLOCK]);
+    for (b, block) in values.chunks_mut(BLOCK).enumerate() {
+        let (start, len) = (b * BLOCK, block.len());
+        interleave(
+            std::array::from_fn(|j| stream(streams, n, j, start, len)),
+            &mut low[..len],
+        );
+        interleave(
+            std::array::from_fn(|j| stream(streams, n, j + 4, start, len)),
+            &mut high[..len],
+        );
+        for ((value, low), high) in block.iter_mut().zip(&low).zip(&high) {
+            let (low, high) = (u32::from_le_bytes(*low), u32::from_le_bytes(*high));
+            *value = (u64::from(low) | u64::from(high) << 32).to_le_bytes();
+        }
     }
 }
 
-/// Constant bounds: the compiler unrolls this into byte interleaves.
-#[inline(always)]
-fn transpose<const W: usize>(rows: &[[u8; STEP]; W], out: &mut [[u8; W]; STEP]) {
+/// `len` bytes of stream `j` of `n` bytes.
+fn stream(streams: &[u8], n: usize, j: usize, start: usize, len: usize) -> &[u8] {
+    &streams[j * n + start..][..len]
+}
+
+/// Value `i` from byte `i` of each stream, by shifts that become vector unpacking.
+fn interleave(streams: [&[u8]; 4], out: &mut [[u8; 4]]) {
+    let [a, b, c, d] = streams.map(|stream| &stream[..out.len()]);
     for (i, value) in out.iter_mut().enumerate() {
-        for (byte, row) in value.iter_mut().zip(rows) {
-            *byte = row.get(i).copied().unwrap_or(0);
-        }
+        let low = u16::from(a[i]) | u16::from(b[i]) << 8;
+        let high = u16::from(c[i]) | u16::from(d[i]) << 8;
+        *value = (u32::from(low) | u32::from(high) << 16).to_le_bytes();
     }
 }

@@ -161,56 +161,86 @@ fn low_mask<T: Lane>(width: usize) -> T {
     }
 }
 
+/// Repeats the body for every row of `T`, the row a constant.
+macro_rules! for_each_row {
+    ($row:ident, $body:block) => {
+        for_each_row!($row, $body,
+            0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31
+            32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63)
+    };
+    ($row:ident, $body:block, $($n:literal)*) => {
+        $({
+            const $row: usize = $n;
+            if const { $row < T::BITS } $body
+        })*
+    };
+}
+
+/// Calls `$kernel::<T, W>` for the width given at run time, 1 to 64.
+macro_rules! with_width {
+    ($width:expr, $kernel:ident($($arg:expr),*)) => {
+        with_width!($width, $kernel($($arg),*),
+            1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32
+            33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63 64)
+    };
+    ($width:expr, $kernel:ident $args:tt, $($w:literal)*) => {
+        match $width {
+            $($w if const { $w <= T::BITS } => $kernel::<T, $w> $args,)*
+            _ => {}
+        }
+    };
+}
+
 #[inline(always)]
 fn unpack<T: Lane>(width: usize, packed: &[u8], out: &mut [T; BLOCK_LEN]) {
     if width == 0 {
         out.fill(T::default());
         return;
     }
-    let mask = low_mask::<T>(width);
-    let (words, _) = packed.as_chunks::<ROW_BYTES>();
-    for row in 0..T::BITS {
-        let (word, shift) = (row * width / T::BITS, row * width % T::BITS);
-        let start = row_start(row);
-        let values = &mut out[start..start + T::LANES];
-        let low = &words[word];
-        if shift + width <= T::BITS {
-            for (lane, value) in values.iter_mut().enumerate() {
-                *value = T::word(low, lane) >> shift & mask;
+    let (words, _) = packed.as_chunks();
+    with_width!(width, unpack_width(words, out));
+}
+
+/// The loop over lanes becomes vector code; its body has no branch left, all shifts are constants.
+fn unpack_width<T: Lane, const W: usize>(words: &[[u8; ROW_BYTES]], out: &mut [T; BLOCK_LEN]) {
+    let words = &words[..W];
+    let mask = low_mask::<T>(W);
+    for lane in 0..T::LANES {
+        for_each_row!(ROW, {
+            let (word, shift) = (ROW * W / T::BITS, ROW * W % T::BITS);
+            let mut value = T::word(&words[word], lane) >> shift;
+            if shift + W > T::BITS {
+                value |= T::word(&words[word + 1], lane) << (T::BITS - shift);
             }
-        } else {
-            let high = &words[word + 1];
-            for (lane, value) in values.iter_mut().enumerate() {
-                *value = (T::word(low, lane) >> shift | T::word(high, lane) << (T::BITS - shift)) & mask;
-            }
-        }
+            out[row_start(ROW) + lane] = value & mask;
+        });
     }
 }
 
-/// `packed` is zeroed.
 #[inline(always)]
 fn pack<T: Lane>(width: usize, input: &[T; BLOCK_LEN], packed: &mut [u8]) {
-    if width == 0 {
-        return;
-    }
-    let mask = low_mask::<T>(width);
-    let (words, _) = packed.as_chunks_mut::<ROW_BYTES>();
-    for row in 0..T::BITS {
-        let (word, shift) = (row * width / T::BITS, row * width % T::BITS);
-        let start = row_start(row);
-        let values = &input[start..start + T::LANES];
-        let low = &mut words[word];
-        for (lane, &value) in values.iter().enumerate() {
-            let bits = T::word(low, lane) | (value & mask) << shift;
-            bits.set_word(low, lane);
-        }
-        if shift + width > T::BITS {
-            let high = &mut words[word + 1];
-            for (lane, &value) in values.iter().enumerate() {
-                let bits = (value & mask) >> (T::BITS - shift);
-                bits.set_word(high, lane);
+    let (words, _) = packed.as_chunks_mut();
+    with_width!(width, pack_width(input, words));
+}
+
+fn pack_width<T: Lane, const W: usize>(input: &[T; BLOCK_LEN], words: &mut [[u8; ROW_BYTES]]) {
+    let words = &mut words[..W];
+    let mask = low_mask::<T>(W);
+    for lane in 0..T::LANES {
+        let mut bits = T::default();
+        for_each_row!(ROW, {
+            let (word, shift) = (ROW * W / T::BITS, ROW * W % T::BITS);
+            let value = input[row_start(ROW) + lane] & mask;
+            bits |= value << shift;
+            if shift + W >= T::BITS {
+                bits.set_word(&mut words[word], lane);
+                bits = if shift + W > T::BITS {
+                    value >> (T::BITS - shift)
+                } else {
+                    T::default()
+                };
             }
-        }
+        });
     }
 }
 

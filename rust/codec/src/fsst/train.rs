@@ -30,8 +30,10 @@ pub(super) fn train<'v>(values: impl Iterator<Item = &'v [u8]> + Clone) -> Vec<S
     let mut symbols = Vec::new();
     let mut matcher = Matcher::empty();
     matcher.finish();
+    let mut counts = Counts::new();
     for (round, &part) in ROUNDS.iter().enumerate() {
-        let counts = Counts::of(&sample, part, &matcher);
+        counts.clear();
+        counts.add_part(&sample, part, &matcher);
         let join = round + 1 < ROUNDS.len();
         (symbols, matcher) = choose(counts.candidates(&symbols, part, join));
     }
@@ -93,23 +95,38 @@ impl Picks {
 /// How often codes occur, and how often one follows another.
 struct Counts {
     single: Vec<u32>,
-    pair: Vec<u32>,
+    /// A row of followers for each code.
+    pair: Vec<[u16; CODES]>,
 }
 
 impl Counts {
-    /// Counts in a part of the sample.
-    fn of(sample: &[&[u8]], part: u32, matcher: &Matcher) -> Self {
-        let mut counts = Self {
+    fn new() -> Self {
+        Self {
             single: vec![0; CODES],
-            pair: vec![0; CODES * CODES],
-        };
+            pair: vec![[0; CODES]; CODES],
+        }
+    }
+
+    fn clear(&mut self) {
+        for (count, followers) in self
+            .single
+            .iter_mut()
+            .zip(&mut self.pair)
+            .filter(|(count, _)| **count > 0)
+        {
+            *count = 0;
+            followers.fill(0);
+        }
+    }
+
+    /// Counts in a part of the sample.
+    fn add_part(&mut self, sample: &[&[u8]], part: u32, matcher: &Matcher) {
         for (i, piece) in sample.iter().enumerate() {
             // An odd factor spreads the pieces of every part over the sample.
             if (i as u32).wrapping_mul(53) % WHOLE < part {
-                counts.add(piece, matcher);
+                self.add(piece, matcher);
             }
         }
-        counts
     }
 
     fn add(&mut self, piece: &[u8], matcher: &Matcher) {
@@ -134,8 +151,9 @@ impl Counts {
         if let Some(count) = self.single.get_mut(code) {
             *count += 1;
         }
-        if let Some(count) = before.and_then(|before| self.pair.get_mut(before * CODES + code)) {
-            *count += 1;
+        let pair = before.and_then(|before| self.pair.get_mut(before)?.get_mut(code));
+        if let Some(count) = pair {
+            *count = count.saturating_add(1);
         }
     }
 
@@ -143,7 +161,13 @@ impl Counts {
     fn candidates(&self, symbols: &[Symbol], part: u32, join: bool) -> Vec<Candidate> {
         let least = (MIN_COUNT * part / WHOLE).max(1);
         let mut candidates = Vec::new();
-        for (code, &count) in self.single.iter().enumerate().filter(|(_, count)| **count > 0) {
+        let codes = self
+            .single
+            .iter()
+            .zip(&self.pair)
+            .enumerate()
+            .filter(|(_, (count, _))| **count > 0);
+        for (code, (&count, followers)) in codes {
             let Some(symbol) = symbol_of(code, symbols) else {
                 continue;
             };
@@ -152,13 +176,13 @@ impl Counts {
             if !join || usize::from(symbol.len) == MAX_SYMBOL_LEN {
                 continue;
             }
-            let followers = self
-                .pair
-                .get(code * CODES..(code + 1) * CODES)
-                .unwrap_or_default();
-            for (next, &count) in followers.iter().enumerate().filter(|(_, count)| **count >= least) {
+            for (next, &count) in followers
+                .iter()
+                .enumerate()
+                .filter(|(_, count)| u32::from(**count) >= least)
+            {
                 let joined = symbol_of(next, symbols).map(|next| symbol.concat(next));
-                candidates.extend(joined.and_then(|joined| Candidate::new(joined, count, least)));
+                candidates.extend(joined.and_then(|joined| Candidate::new(joined, count.into(), least)));
             }
         }
         merge(candidates)

@@ -170,7 +170,7 @@ impl FullZipPage {
             match self.cell {
                 Cell::Fixed(_) if self.control_bytes == 0 => {
                     out.push_valid(n);
-                    out.values.push_fixed_shared(part)?;
+                    out.values.push_cells(part)?;
                 }
                 Cell::Fixed(width) => self.decode_fixed(width, n, part, out)?,
                 Cell::Variable { length_bytes, .. } => self.decode_variable(length_bytes, n, part, out)?,
@@ -179,12 +179,12 @@ impl FullZipPage {
         Ok(())
     }
 
-    fn decode_fixed(&self, width: usize, n: usize, part: &[u8], out: &mut ColumnSink) -> Result<()> {
+    fn decode_fixed(&self, width: usize, n: usize, part: &Bytes, out: &mut ColumnSink) -> Result<()> {
         let mut levels = Vec::with_capacity(n);
         let mut cursor = ByteCursor::new(part);
         for _ in 0..n {
             levels.push(self.level(&mut cursor)?);
-            out.values.push_fixed(cursor.take(width)?)?;
+            out.values.push_cells(&part.slice_ref(cursor.take(width)?))?;
         }
         self.push_levels(&levels, out)
     }
@@ -256,9 +256,6 @@ fn fixed_cell(bits: u32, shape: ValueShape, codec: &ValueCodec) -> Result<Cell> 
         return Err(Error::corrupt(format!(
             "cells of {bits} bits in a column of {expected}"
         )));
-    }
-    if shape == (ValueShape::Fixed { bits: 1 }) {
-        return Err(Error::unsupported("full-zip pages of booleans"));
     }
     Ok(Cell::Fixed(bits as usize / 8))
 }

@@ -17,6 +17,7 @@ use glaive_codec::ByteCursor;
 
 use super::ValueShape;
 use super::codec::{BlockCodec, MiniBlockCodec};
+use super::dictionary::Dictionary;
 use super::layers::Layers;
 use super::ranges;
 use super::sink::{ColumnSink, Values};
@@ -49,7 +50,7 @@ pub struct MiniBlockState {
     byte_starts: Vec<u64>,
     /// First value of each chunk, and the number of values.
     value_starts: Vec<u64>,
-    dictionary: Option<Values>,
+    dictionary: Option<Dictionary>,
 }
 
 impl MiniBlockPage {
@@ -127,11 +128,12 @@ impl MiniBlockPage {
     ) -> Result<MiniBlockState> {
         let (byte_starts, value_starts) = self.chunk_starts(page, words).context(|| "chunk metadata")?;
         let dictionary = match (&self.dictionary, dictionary) {
-            (Some((codec, items)), Some(bytes)) => Some(
-                codec
+            (Some((codec, items)), Some(bytes)) => {
+                let values = codec
                     .decode_values(shape, bytes, *items)
-                    .context(|| "dictionary")?,
-            ),
+                    .context(|| "dictionary")?;
+                Some(Dictionary::new(values, *items))
+            }
             (None, _) => None,
             _ => return Err(Error::corrupt("dictionary is missing")),
         };
@@ -246,8 +248,7 @@ impl MiniBlockPage {
         indices.clear();
         self.values
             .decode(self.chunk_shape, &chunk.values, n, wanted, indices)?;
-        let items = self.dictionary.as_ref().map_or(0, |(_, items)| *items);
-        out.values.gather(dictionary, items, indices)
+        dictionary.gather(indices, &mut out.values)
     }
 
     fn decode_levels(

@@ -14,6 +14,7 @@
 
 mod codec;
 mod constant;
+mod dictionary;
 pub(crate) mod encode;
 mod full_zip;
 mod layers;

@@ -287,9 +287,16 @@ impl Values {
         Ok(())
     }
 
-    /// As [`Self::push_fixed`], but keeps the bytes themselves when they are the first.
-    pub fn push_fixed_shared(&mut self, bytes: &bytes::Bytes) -> Result<()> {
+    /// Appends full-zip cells without control words: fixed-width values, or booleans of one byte each. The bytes themselves are
+    /// kept when they are the first.
+    pub fn push_cells(&mut self, bytes: &bytes::Bytes) -> Result<()> {
         match self {
+            Self::Bits { bits, len } => {
+                for byte in bytes {
+                    bits::copy_bits(&[*byte], 0, bits, len, 1);
+                }
+                Ok(())
+            }
             Self::Fixed { data, .. } if data.is_empty() && bytes.as_ptr().align_offset(64) == 0 => {
                 *data = FixedData::Shared(Buffer::from(bytes.clone()));
                 Ok(())
@@ -333,71 +340,6 @@ impl Values {
         }
     }
 
-    /// Appends `dictionary[i]` for every index `i`; unsigned indices of 8 to 64 bits.
-    pub fn gather(&mut self, dictionary: &Self, items: usize, indices: &Self) -> Result<()> {
-        let Self::Fixed { width, data } = indices else {
-            return Err(Error::corrupt("dictionary indices are not integers"));
-        };
-        let bytes = data.as_slice();
-        match width {
-            1 => self.gather_typed(dictionary, items, bytes.iter().map(|&i| usize::from(i))),
-            2 => self.gather_typed(
-                dictionary,
-                items,
-                le_chunks(bytes).map(|i| usize::from(u16::from_le_bytes(i))),
-            ),
-            4 => self.gather_typed(
-                dictionary,
-                items,
-                le_chunks(bytes).map(|i| u32::from_le_bytes(i) as usize),
-            ),
-            _ => {
-                let wide = le_chunks(bytes).map(u64::from_le_bytes);
-                self.gather_typed(
-                    dictionary,
-                    items,
-                    wide.map(|i| usize::try_from(i).unwrap_or(usize::MAX)),
-                )
-            }
-        }
-    }
-
-    fn gather_typed(
-        &mut self,
-        dictionary: &Self,
-        items: usize,
-        indices: impl Iterator<Item = usize>,
-    ) -> Result<()> {
-        let outside = |i: usize| Error::corrupt(format!("dictionary index {i}, but there are {items} items"));
-        match (self, dictionary) {
-            (
-                Self::Variable { offsets, data },
-                Self::Variable {
-                    offsets: starts,
-                    data: bytes,
-                },
-            ) => {
-                for index in indices {
-                    let span = starts.get(index).zip(starts.get(index + 1));
-                    let value = span
-                        .and_then(|(s, e)| bytes.as_slice().get(s..e))
-                        .ok_or_else(|| outside(index))?;
-                    data.extend_from_slice(value);
-                    offsets.push_end(data.len())?;
-                }
-            }
-            (Self::Fixed { width, data }, Self::Fixed { data: values, .. }) => {
-                let (width, out, values) = (*width, data.owned(), values.as_slice());
-                for index in indices {
-                    let start = index.checked_mul(width).ok_or_else(|| outside(index))?;
-                    out.extend_from_slice(values.get(start..start + width).ok_or_else(|| outside(index))?);
-                }
-            }
-            _ => return Err(Error::corrupt("dictionary and column do not fit")),
-        }
-        Ok(())
-    }
-
     /// The bytes of value `index` of a variable-width or whole-byte column.
     pub fn value(&self, index: usize) -> Option<&[u8]> {
         match self {
@@ -424,7 +366,7 @@ impl FixedData {
     }
 
     /// Buffer to append to; shared bytes are copied first.
-    fn owned(&mut self) -> &mut MutableBuffer {
+    pub(super) fn owned(&mut self) -> &mut MutableBuffer {
         let copy = match self {
             Self::Owned(_) => None,
             Self::Shared(shared) => {
@@ -498,7 +440,7 @@ impl Offsets {
     }
 
     /// Appends the end of one value.
-    fn push_end(&mut self, end: usize) -> Result<()> {
+    pub(super) fn push_end(&mut self, end: usize) -> Result<()> {
         match self {
             Self::I32(offsets) => offsets.push(i32::try_from(end).map_err(|_| offsets_overflow())?),
             Self::I64(offsets) => offsets.push(end as i64),
@@ -544,16 +486,11 @@ impl Offsets {
     }
 }
 
-/// The whole little-endian integers of a buffer.
-fn le_chunks<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = [u8; N]> + '_ {
-    bytes.as_chunks::<N>().0.iter().copied()
-}
-
 fn too_large() -> Error {
     Error::unsupported("more values than this machine can address")
 }
 
-fn offsets_overflow() -> Error {
+pub(super) fn offsets_overflow() -> Error {
     Error::unsupported("more than 2 GiB of string or binary bytes in one batch: read fewer rows at a time")
 }
 

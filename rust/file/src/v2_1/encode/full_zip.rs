@@ -75,7 +75,8 @@ fn zstd(values: &LeafValues) -> Result<Option<LeafValues>> {
 
 fn zip(values: &LeafValues, codec: CompressiveEncoding, levels: &PageLevels) -> Result<EncodedPage> {
     let control = Control::new(levels);
-    let wide = values.bytes.len() > u32::MAX as usize;
+    // pylance takes the width of the length for that of the offsets it builds, so large types need 64 bits.
+    let wide = values.offset_bits == 64 || values.bytes.len() > u32::MAX as usize;
     let mut stream = Vec::with_capacity(values.bytes.len() + values.len() * (control.bytes + 4));
     let mut starts = Vec::with_capacity(values.len() + 1);
     for (row, value) in values.iter().enumerate() {
