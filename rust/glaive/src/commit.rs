@@ -80,7 +80,7 @@ pub(crate) fn commit_new(
 /// Commits a version on top of the latest one.
 ///
 /// # Errors
-/// Commit conflict; `base` is the version that the operation was computed from.
+/// Commit conflict; `base` is the attached version that the operation was computed from.
 pub(crate) fn commit(
     store: &VersionStore,
     base: &Manifest,
@@ -137,25 +137,36 @@ fn used_up(version: u64, elapsed: Duration) -> Error {
 /// A version in between whose transaction is gone could hide any change, so it is a conflict.
 fn catch_up(store: &VersionStore, seen: &mut u64, ours: &Transaction) -> Result<ManifestFile> {
     let latest = store.latest()?;
+    let mut last = None;
     for version in *seen + 1..=latest {
-        let theirs = store.load(version).and_then(|file| store.transaction_of(&file));
-        let theirs = theirs.map_err(|e| match e.kind() {
-            ErrorKind::NotFound => Error::new(
-                ErrorKind::CommitConflict { retryable: true },
-                format!(
-                    "Retryable commit conflict for version {version}: its transaction is no longer there, so changes \
-                     since the version that was read cannot be checked; retry on the latest version"
-                ),
-            )
-            .with_source(e),
-            _ => e,
-        })?;
+        let (file, theirs) = load_committed(store, version)?;
         check_conflict(ours, &theirs, version)?;
+        last = Some(file);
     }
-    let file = store.load(latest)?;
+    let file = last.map_or_else(|| store.load(latest), Ok)?;
     file.manifest.flags.check_writable()?;
     *seen = latest;
     Ok(file)
+}
+
+/// A version that another writer committed, with its transaction.
+fn load_committed(store: &VersionStore, version: u64) -> Result<(ManifestFile, Transaction)> {
+    let load = || {
+        let file = store.load(version)?;
+        let transaction = store.transaction_of(&file)?;
+        Ok((file, transaction))
+    };
+    load().map_err(|e: Error| match e.kind() {
+        ErrorKind::NotFound => Error::new(
+            ErrorKind::CommitConflict { retryable: true },
+            format!(
+                "Retryable commit conflict for version {version}: its transaction is no longer there, so changes \
+                 since the version that was read cannot be checked; retry on the latest version"
+            ),
+        )
+        .with_source(e),
+        _ => e,
+    })
 }
 
 /// Slots of 1.1 times the first attempt's duration; more slots with every attempt.

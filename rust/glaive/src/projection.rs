@@ -236,12 +236,18 @@ impl<'a> Builder<'a> {
     }
 
     fn add_field(&mut self, field: Arc<Field>) {
+        let arrow = field.to_arrow();
+        self.add_stored(field, 0, arrow);
+    }
+
+    /// The value below `depth` structs of `root`, as `arrow`.
+    fn add_stored(&mut self, root: Arc<Field>, depth: usize, arrow: FieldRef) {
         self.outputs.push(Output::Stored {
             index: self.fields.len(),
-            depth: 0,
+            depth,
         });
-        self.arrow.push(field.to_arrow());
-        self.fields.push(field);
+        self.arrow.push(arrow);
+        self.fields.push(root);
     }
 
     fn add_flat(&mut self, path: &str) -> Result<()> {
@@ -252,43 +258,27 @@ impl<'a> Builder<'a> {
             .fields
             .pop()
             .ok_or_else(|| no_field(path))?;
-        if root.id == target.id {
-            let named = root
-                .to_arrow()
-                .as_ref()
-                .clone()
-                .with_name(unquoted(path, &root.name));
-            self.add_field(root);
-            self.arrow.pop();
-            self.arrow.push(named.into());
-            return Ok(());
-        }
-        let (mut nullable, mut depth, mut at) = (false, 0, &root);
+        let (mut nullable, mut depth, mut at) = (root.nullable, 0, &root);
         while at.id != target.id {
-            let child = match (at.data_type(), at.children.first()) {
+            at = match (at.data_type(), at.children.first()) {
                 (DataType::Struct(_), Some(child)) => child,
                 _ => {
                     return Err(Error::unsupported(format!(
-                        "selecting '{path}': a path cannot go below a list or map"
+                        "'{path}': a path cannot go below a list or map"
                     )));
                 }
             };
             nullable |= at.nullable;
             depth += 1;
-            at = child;
         }
+        // A column is named as the caller wrote it, quotes included.
         let arrow = at
             .to_arrow()
             .as_ref()
             .clone()
             .with_name(path)
-            .with_nullable(nullable || at.nullable);
-        self.arrow.push(arrow.into());
-        self.outputs.push(Output::Stored {
-            index: self.fields.len(),
-            depth,
-        });
-        self.fields.push(root);
+            .with_nullable(nullable);
+        self.add_stored(root, depth, arrow.into());
         Ok(())
     }
 
@@ -308,11 +298,6 @@ impl<'a> Builder<'a> {
             schema,
         })
     }
-}
-
-/// A whole column is named as the caller wrote it, quotes included; an unquoted name is the field's own.
-fn unquoted<'a>(path: &'a str, name: &'a str) -> &'a str {
-    if path.starts_with('`') { path } else { name }
 }
 
 /// The first child, `depth` times; a null struct makes its child null.

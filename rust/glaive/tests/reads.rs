@@ -406,7 +406,10 @@ fn a_place_without_table() {
     assert!(error.to_string().contains("was not found"), "{error}");
     let file = format!("{}.txt", place.uri());
     std::fs::write(&file, b"x").unwrap();
-    assert!(Dataset::open(&file, OpenOptions::default()).is_err());
+    assert_eq!(
+        Dataset::open(&file, OpenOptions::default()).unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
     let error = Dataset::open("foo://x/y", OpenOptions::default()).unwrap_err();
     assert!(
         error
@@ -414,4 +417,79 @@ fn a_place_without_table() {
             .contains("No object store provider found for scheme: 'foo'"),
         "{error}"
     );
+}
+
+#[test]
+fn files_of_other_base_paths() {
+    let place = Place::new();
+    table(&place);
+    let (tables, plain) = (Place::new(), Place::new());
+    std::fs::create_dir_all(format!("{}/data", tables.uri())).unwrap();
+    std::fs::create_dir_all(format!("{}/_deletions", tables.uri())).unwrap();
+    std::fs::create_dir_all(plain.uri()).unwrap();
+    delete(&place, &[(0, &[1])]);
+    let dataset = commit_by_hand(&place, nothing(), |manifest| {
+        let base = |id, place: &Place, is_dataset_root| glaive::proto::lance::table::BasePath {
+            id,
+            name: None,
+            is_dataset_root,
+            path: place.uri(),
+        };
+        manifest.base_paths = vec![base(0, &tables, true), base(5, &plain, false)];
+        let moved =
+            |from: String, to: String| std::fs::rename(format!("{}/{from}", place.uri()), to).unwrap();
+        for (number, base, directory) in [(0, 0, format!("{}/data", tables.uri())), (1, 5, plain.uri())] {
+            let fragment = Arc::make_mut(&mut manifest.fragments[number]);
+            let id = fragment.id;
+            let file = &mut fragment.files[0];
+            moved(
+                format!("data/{}", file.path),
+                format!("{directory}/{}", file.path),
+            );
+            file.base_id = Some(base);
+            if let Some(file) = &mut fragment.deletion_file {
+                moved(file.path(id), format!("{}/{}", tables.uri(), file.path(id)));
+                file.base_id = Some(base);
+            }
+        }
+    });
+    assert_eq!(
+        ints(&dataset, "a").into_iter().flatten().collect::<Vec<_>>(),
+        [0, 2, 3, 4, 5, 6, 7, 8, 9]
+    );
+    let appended = Dataset::write(
+        &dataset,
+        stream(rows(10..11)),
+        &crate::support::mode(glaive::WriteMode::Append),
+    );
+    let appended = appended.unwrap();
+    assert_eq!(appended.manifest().base_paths, dataset.manifest().base_paths);
+    assert_eq!(appended.manifest().flags.reader, 1 | 16);
+    assert_eq!(appended.count_rows().unwrap(), 10);
+    let broken = commit_by_hand(&place, nothing(), |manifest| {
+        Arc::make_mut(&mut manifest.fragments[0])
+            .deletion_file
+            .as_mut()
+            .unwrap()
+            .base_id = Some(5);
+    });
+    assert_eq!(broken.take(&[0], None).unwrap_err().kind(), ErrorKind::Corrupt);
+}
+
+#[test]
+fn nulls_against_the_schema_are_an_error() {
+    let place = Place::new();
+    table(&place);
+    let dataset = commit_by_hand(&place, nothing(), |manifest| {
+        let mut field = manifest.schema.fields[0].as_ref().clone();
+        (field.name, field.id, field.nullable) = ("missing".to_string(), 9, false);
+        manifest.schema.fields.push(Arc::new(field));
+    });
+    let error = dataset
+        .scan(ScanOptions::default())
+        .unwrap()
+        .next_batch()
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert!(error.to_string().contains("missing"), "{error}");
 }

@@ -377,10 +377,12 @@ fn read_directory(path: &Path) -> Result<Vec<(String, fs::DirEntry)>> {
     Ok(out)
 }
 
-/// `None` instead of "not found": another process may remove what was just listed.
+/// `None` instead of "not found": another process may remove what was just listed. What lies below a file is not
+/// found either.
 fn if_found<T>(result: std::io::Result<T>) -> std::io::Result<Option<T>> {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
     match result {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) if matches!(e.kind(), NotFound | NotADirectory) => Ok(None),
         other => other.map(Some),
     }
 }

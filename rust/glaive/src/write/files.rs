@@ -228,7 +228,55 @@ fn check_nulls(field: &Field, array: &ArrayRef, path: &str) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use arrow_array::types::Int64Type;
+    use arrow_array::{FixedSizeListArray, Int64Array, ListArray};
+    use arrow_schema::Field as ArrowField;
+
     use super::*;
+
+    #[test]
+    fn items_take_the_name_and_nullability_of_the_table() {
+        let values: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3, 4]));
+        let given = Arc::new(ArrowField::new("element", DataType::Int64, false));
+        let kept = Arc::new(
+            ArrowField::new("item", DataType::Int64, true)
+                .with_metadata([("k".to_string(), "v".to_string())].into()),
+        );
+        let fixed: ArrayRef = Arc::new(FixedSizeListArray::new(given.clone(), 2, values.clone(), None));
+        let offsets = arrow_buffer::OffsetBuffer::from_lengths([1, 3]);
+        let list: ArrayRef = Arc::new(ListArray::new(given, offsets, values, None));
+        for (array, target) in [
+            (fixed, DataType::FixedSizeList(kept.clone(), 2)),
+            (list, DataType::List(kept)),
+        ] {
+            let conformed = conform(&array, &target).unwrap();
+            assert_eq!(conformed.data_type(), &target);
+            assert_eq!(conformed.len(), 2);
+        }
+    }
+
+    #[test]
+    fn nulls_below_a_null_struct_are_no_fault() {
+        let strict = ArrowField::new("x", DataType::Int64, false);
+        let arrow = ArrowField::new("s", DataType::Struct(vec![strict.clone()].into()), true);
+        let schema = Schema::try_from_arrow(&ArrowSchema::new(vec![arrow])).unwrap();
+        let field = schema.fields.first().unwrap();
+        let check = |x: Vec<Option<i64>>, valid: Vec<bool>| {
+            let x: ArrayRef = Arc::new(x.into_iter().collect::<arrow_array::PrimitiveArray<Int64Type>>());
+            let loose = strict.clone().with_nullable(true);
+            let nulls = arrow_buffer::NullBuffer::from(valid);
+            let array = arrow_array::StructArray::new(vec![loose].into(), vec![x], Some(nulls));
+            check_nulls(field, &(Arc::new(array) as ArrayRef), "s")
+        };
+        check(vec![Some(1), None], vec![true, false]).unwrap();
+        let error = check(vec![Some(1), None], vec![true, true]).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("The field `s.x` contained null values"),
+            "{error}"
+        );
+    }
 
     #[test]
     fn names_are_24_binary_digits_and_26_hex_digits() {

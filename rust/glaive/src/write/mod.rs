@@ -13,7 +13,7 @@ use glaive_file::{Error, FileVersion, Result, Schema};
 
 use crate::commit::{CommitFailure, Committed, already_exists, commit, commit_new};
 use crate::dataset::{Dataset, OpenOptions};
-use crate::manifest::{Fragment, Naming};
+use crate::manifest::{DETACHED, Fragment, Naming};
 use crate::projection::RESERVED;
 use crate::transaction::{Operation, Transaction};
 use crate::versions::VersionStore;
@@ -282,6 +282,11 @@ fn stage_overwrite(
 
 /// Before anything is written: the table must be one that this engine can write to.
 fn check_can_add_rows(dataset: &Dataset) -> Result<()> {
+    if dataset.version() & DETACHED != 0 {
+        return Err(Error::invalid_input(
+            "a detached version cannot be written to; open an attached one",
+        ));
+    }
     dataset.manifest().flags.check_writable()?;
     if dataset.has_stable_row_ids() {
         return Err(Error::unsupported(
