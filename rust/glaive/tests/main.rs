@@ -13,6 +13,7 @@ mod support;
 mod commits;
 mod conflicts;
 mod deletions;
+mod faults;
 mod feature_flags;
 mod hostile;
 mod manifests;

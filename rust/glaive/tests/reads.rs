@@ -366,10 +366,7 @@ fn what_is_read() {
     drop(scan);
 
     let all = place.open();
-    ints(
-        &all,
-        "b_is_not_read_but_a".strip_prefix("b_is_not_read_but_").unwrap(),
-    );
+    ints(&all, "a");
     let both = place.open();
     let options = ScanOptions {
         batch_size: BatchSize::Large,
