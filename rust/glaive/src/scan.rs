@@ -25,6 +25,9 @@ pub const DEFAULT_BATCH_SIZE: usize = 8192;
 /// Stored bytes that one read of a fragment covers, by estimate.
 const WINDOW_BYTES: u64 = 32 << 20;
 
+/// Assumed bytes of a row where an early writer left out the sizes of files.
+const UNKNOWN_ROW_BYTES: u64 = 1024;
+
 /// Most rows that one read covers.
 const WINDOW_ROWS: u64 = 1 << 20;
 
@@ -207,13 +210,12 @@ impl Scan {
 
     /// Rows of one read: about [`WINDOW_BYTES`], and whole batches.
     fn window_rows(&self, fragment: &FragmentHandle) -> Result<u64> {
-        let bytes: u64 = fragment
-            .metadata()
-            .files
-            .iter()
-            .map(|file| file.size.unwrap_or(0))
-            .fold(0, u64::saturating_add);
-        let row_bytes = (bytes / fragment.physical_rows()?.max(1)).max(1);
+        let mut sizes = fragment.metadata().files.iter().map(|file| file.size);
+        let bytes = sizes.try_fold(0u64, |sum, size| Some(sum.saturating_add(size?)));
+        let row_bytes = match bytes {
+            Some(bytes) => (bytes / fragment.physical_rows()?.max(1)).max(1),
+            None => UNKNOWN_ROW_BYTES,
+        };
         let rows = (WINDOW_BYTES / row_bytes).clamp(1, WINDOW_ROWS);
         match self.batch_size {
             BatchSize::Large => Ok(rows),
