@@ -34,6 +34,13 @@ pub struct PageToWrite {
 #[derive(Debug, Default, Clone)]
 pub struct ColumnPages(Vec<Page>);
 
+impl ColumnPages {
+    /// Whether no page was written yet.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 /// Writes the sections of a file in order.
 pub struct ContainerWriter {
     sink: Box<dyn FileSink>,
