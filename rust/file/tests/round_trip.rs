@@ -33,7 +33,7 @@ fn nulls(pattern: &str, n: usize) -> Option<NullBuffer> {
             "last" => i + 1 != n,
             "all" => false,
             "second" => i % 2 == 0,
-            "random" => mix(i) % 10 != 0,
+            "random" => !mix(i).is_multiple_of(10),
             _ => i / 1500 % 2 == 0,
         })
         .collect();
@@ -218,7 +218,8 @@ fn columns(n: usize, v: Option<NullBuffer>) -> Vec<(&'static str, ArrayRef)> {
         }
     }
     out.push(("binary", Arc::new(binary.finish())));
-    let large = LargeStringArray::from_iter((0..n).map(|i| (mix(i) % 5 != 0).then(|| format!("{i:x}"))));
+    let large =
+        LargeStringArray::from_iter((0..n).map(|i| (!mix(i).is_multiple_of(5)).then(|| format!("{i:x}"))));
     out.push(("large", Arc::new(large)));
     let inner = StructArray::new(
         vec![

@@ -144,8 +144,7 @@ fn file_of_pages(vector: &Value) -> Vec<u8> {
     };
     let num_rows = vector["expected"].as_array().unwrap().len() as u64;
     writer.finish(message, num_rows, written).unwrap();
-    let bytes = sink.0.lock().unwrap().clone();
-    bytes
+    sink.0.lock().unwrap().clone()
 }
 
 /// Vectors whose layouts or types are refused as not supported.

@@ -550,7 +550,13 @@ impl BlockCodec {
             }
             (Self::Flat { bits }, ValueShape::Fixed { bits: expected }) => {
                 expect_bits(u64::from(*bits), expected, "dictionary")?;
-                decode_flat(expected, buffer, n, &[0..n as u64], &mut values)?;
+                decode_flat(
+                    expected,
+                    buffer,
+                    n,
+                    std::slice::from_ref(&(0..n as u64)),
+                    &mut values,
+                )?;
             }
             (_, ValueShape::Fixed { bits }) => {
                 // The smallest encoding of n values is an RLE run of 255 in one byte and a value.

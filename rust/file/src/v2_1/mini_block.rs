@@ -146,7 +146,7 @@ impl MiniBlockPage {
 
     fn chunk_starts(&self, page: &PageInfo, words: &[u8]) -> Result<(Vec<u64>, Vec<u64>)> {
         let width = if self.large { 4 } else { 2 };
-        if words.len() % width != 0 {
+        if !words.len().is_multiple_of(width) {
             return Err(Error::corrupt(format!(
                 "{} bytes are no whole number of words",
                 words.len()

@@ -46,10 +46,9 @@ impl PageLevels {
         for (rows, nodes) in pieces {
             let start = levels.len();
             levels.resize(start + rows, 0u16);
-            let mut level = 0u16;
             // Leaf first, so that an outer null overwrites what lies below it.
-            for (node, _) in nodes.iter().zip(&nullable).filter(|(_, nullable)| **nullable) {
-                level += 1;
+            let own_level = nodes.iter().zip(&nullable).filter(|(_, nullable)| **nullable);
+            for (level, (node, _)) in (1u16..).zip(own_level) {
                 let Some(node) = node else { continue };
                 for (slot, valid) in levels.iter_mut().skip(start).zip(node.iter()) {
                     *slot = if valid { *slot } else { level };
