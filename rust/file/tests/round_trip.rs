@@ -218,7 +218,8 @@ fn columns(n: usize, v: Option<NullBuffer>) -> Vec<(&'static str, ArrayRef)> {
         }
     }
     out.push(("binary", Arc::new(binary.finish())));
-    let large = LargeStringArray::from_iter((0..n).map(|i| (!mix(i).is_multiple_of(5)).then(|| format!("{i:x}"))));
+    let large =
+        LargeStringArray::from_iter((0..n).map(|i| (!mix(i).is_multiple_of(5)).then(|| format!("{i:x}"))));
     out.push(("large", Arc::new(large)));
     let inner = StructArray::new(
         vec![
