@@ -14,7 +14,7 @@ use arrow_data::ArrayData;
 use arrow_schema::{DataType, FieldRef};
 
 use crate::schema::Field;
-use crate::v2_1::{ColumnSink, FinishedNode, ListLevel, Values};
+use crate::v2_1::{ColumnSink, DictionaryValues, FinishedNode, ListLevel, Values};
 use crate::{Context, Error, Result};
 
 /// A decoded leaf column; `None` where no file holds it.
@@ -50,7 +50,7 @@ enum Built {
 }
 
 fn build(field: &Field, leaves: &mut impl Iterator<Item = Leaf>) -> Result<Built> {
-    if field.children.is_empty() {
+    if field.is_column_leaf() {
         return build_leaf(field, leaves);
     }
     let children = field
@@ -241,6 +241,9 @@ fn leaf_array(
 ) -> Result<ArrayRef> {
     let buffers = match values {
         Values::Null => return Ok(Arc::new(NullArray::new(len))),
+        Values::EmptyStruct => return Ok(Arc::new(StructArray::new_empty_fields(len, nulls))),
+        Values::Packed(children) => return packed_array(data_type, len, children, nulls),
+        Values::Dictionary(keyed) => return dictionary_array(data_type, len, *keyed, nulls),
         Values::Bits { bits, len: found } => {
             if found != len {
                 return Err(Error::corrupt(format!("{found} booleans in {len} slots")));
@@ -261,6 +264,50 @@ fn leaf_array(
         .nulls(nulls)
         .buffers(buffers);
     // Validates lengths, offsets and UTF-8: the bytes come from an untrusted file.
+    Ok(make_array(
+        data.build().map_err(|e| Error::corrupt(e.to_string()))?,
+    ))
+}
+
+fn packed_array(
+    data_type: &DataType,
+    len: usize,
+    children: Vec<Values>,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef> {
+    let DataType::Struct(fields) = data_type else {
+        return Err(Error::corrupt("a packed column of another type"));
+    };
+    let arrays = fields
+        .iter()
+        .zip(children)
+        .map(|(field, values)| leaf_array(field.data_type(), len, values, None))
+        .collect::<Result<_>>()?;
+    let array = StructArray::try_new_with_length(fields.clone(), arrays, nulls, len);
+    Ok(Arc::new(array.map_err(|e| Error::corrupt(e.to_string()))?))
+}
+
+fn dictionary_array(
+    data_type: &DataType,
+    len: usize,
+    keyed: DictionaryValues,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef> {
+    let DataType::Dictionary(_, value) = data_type else {
+        return Err(Error::corrupt("dictionary keys in a column of another type"));
+    };
+    let (keys, mut items, mut num_items) = keyed.finish();
+    if num_items == 0 && nulls.as_ref().map_or(0, NullBuffer::null_count) < len {
+        // Only a struct above is null: its rows need a key, and a key an item.
+        items.push_default(1)?;
+        num_items = 1;
+    }
+    let items = leaf_array(value, num_items, items, None)?;
+    let data = ArrayData::builder(data_type.clone())
+        .len(len)
+        .nulls(nulls)
+        .add_buffer(keys)
+        .add_child_data(items.to_data());
     Ok(make_array(
         data.build().map_err(|e| Error::corrupt(e.to_string()))?,
     ))

@@ -267,8 +267,10 @@ impl PageJob {
         let mut room = middle;
         for piece in &self.pieces {
             let rows = room.min(piece.len());
-            front.pieces.push(piece.slice(0, rows));
-            back.pieces.push(piece.slice(rows, piece.len() - rows));
+            let parts = [(&mut front, 0, rows), (&mut back, rows, piece.len() - rows)];
+            for (half, start, rows) in parts.into_iter().filter(|part| part.2 > 0) {
+                half.pieces.push(piece.slice(start, rows));
+            }
             room -= rows;
         }
         (front, back)

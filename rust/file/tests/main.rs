@@ -11,5 +11,6 @@
 mod hostile;
 mod io_counts;
 mod round_trip;
+mod special_columns;
 mod support;
 mod vectors;

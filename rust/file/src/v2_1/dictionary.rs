@@ -30,34 +30,32 @@ impl Dictionary {
         Self { values, items, short }
     }
 
+    /// Number of items.
+    pub fn len(&self) -> usize {
+        self.items
+    }
+
+    /// The bytes of an item.
+    pub fn item(&self, index: usize) -> Result<&[u8]> {
+        self.values.value(index).ok_or_else(|| self.outside(index))
+    }
+
+    /// The error for an index that no item has.
+    pub fn outside(&self, index: usize) -> Error {
+        Error::corrupt(format!(
+            "dictionary index {index}, but there are {} items",
+            self.items
+        ))
+    }
+
     /// Appends the item of every index to `out`; `indices` are unsigned integers of 8 to 64 bits.
     pub fn gather(&self, indices: &Values, out: &mut Values) -> Result<()> {
-        let Values::Fixed { width, data } = indices else {
-            return Err(Error::corrupt("dictionary indices are not integers"));
-        };
-        let bytes = data.as_slice();
+        let (width, bytes) = index_bytes(indices)?;
         match width {
             1 => self.gather_by(bytes.iter().map(|&i| usize::from(i)), out),
-            2 => self.gather_by(
-                bytes
-                    .as_chunks()
-                    .0
-                    .iter()
-                    .map(|i| usize::from(u16::from_le_bytes(*i))),
-                out,
-            ),
-            4 => self.gather_by(
-                bytes
-                    .as_chunks()
-                    .0
-                    .iter()
-                    .map(|i| u32::from_le_bytes(*i) as usize),
-                out,
-            ),
-            _ => {
-                let wide = bytes.as_chunks().0.iter().map(|i| u64::from_le_bytes(*i));
-                self.gather_by(wide.map(|i| usize::try_from(i).unwrap_or(usize::MAX)), out)
-            }
+            2 => self.gather_by(lanes(bytes).map(|i| usize::from(u16::from_le_bytes(i))), out),
+            4 => self.gather_by(lanes(bytes).map(|i| u32::from_le_bytes(i) as usize), out),
+            _ => self.gather_by(lanes(bytes).map(wide_index), out),
         }
     }
 
@@ -89,13 +87,6 @@ impl Dictionary {
             },
             _ => Err(Error::corrupt("dictionary and column do not fit")),
         }
-    }
-
-    fn outside(&self, index: usize) -> Error {
-        Error::corrupt(format!(
-            "dictionary index {index}, but there are {} items",
-            self.items
-        ))
     }
 
     fn gather_short<O: arrow_buffer::ArrowNativeType>(
@@ -165,6 +156,36 @@ impl Dictionary {
             *target = *items.get(index).ok_or_else(|| self.outside(index))?;
         }
         Ok(())
+    }
+}
+
+fn index_bytes(indices: &Values) -> Result<(usize, &[u8])> {
+    match indices {
+        Values::Fixed { width, data } => Ok((*width, data.as_slice())),
+        _ => Err(Error::corrupt("dictionary indices are not integers")),
+    }
+}
+
+fn lanes<const W: usize>(bytes: &[u8]) -> impl ExactSizeIterator<Item = [u8; W]> + Clone {
+    bytes.as_chunks::<W>().0.iter().copied()
+}
+
+fn wide_index(bytes: [u8; 8]) -> usize {
+    usize::try_from(u64::from_le_bytes(bytes)).unwrap_or(usize::MAX)
+}
+
+/// Calls `f` with every index; `indices` are unsigned integers of 8 to 64 bits.
+pub fn for_each_index(indices: &Values, f: impl FnMut(usize) -> Result<()>) -> Result<()> {
+    let (width, bytes) = index_bytes(indices)?;
+    match width {
+        1 => bytes.iter().map(|&i| usize::from(i)).try_for_each(f),
+        2 => lanes(bytes)
+            .map(|i| usize::from(u16::from_le_bytes(i)))
+            .try_for_each(f),
+        4 => lanes(bytes)
+            .map(|i| u32::from_le_bytes(i) as usize)
+            .try_for_each(f),
+        _ => lanes(bytes).map(wide_index).try_for_each(f),
     }
 }
 

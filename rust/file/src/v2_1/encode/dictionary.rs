@@ -8,10 +8,10 @@ use std::hash::{BuildHasher, RandomState};
 
 use super::chunks::{ChunkedValues, Items};
 use super::fixed;
-use super::leaf::LeafValues;
+use super::leaf::{LeafValues, PageValues};
 use super::message;
 use crate::proto::lance::encodings21::CompressiveEncoding;
-use crate::{FileVersion, Result};
+use crate::{Error, FileVersion, Result};
 
 /// Smaller pages gain nothing.
 const MIN_VALUES: usize = 100;
@@ -77,6 +77,21 @@ pub fn of_fixed(width: usize, bytes: &[u8], plain: usize, version: FileVersion) 
         indices: fixed::encode_indices(&found.indices),
         items,
     })
+}
+
+/// Items of fixed or variable width.
+pub fn encode_values(items: &PageValues, count: usize, version: FileVersion) -> Result<Items> {
+    let (codec, plain) = match items {
+        PageValues::Bits { bits, .. } => (message::flat(1), bits.clone()),
+        PageValues::Fixed { width, bytes } => (message::flat(*width as u64 * 8), bytes.clone()),
+        PageValues::Variable(values) => {
+            let mut plain = Vec::new();
+            block::encode(values.offset_bits, &values.offsets, &values.bytes, &mut plain)?;
+            (message::variable(values.offset_bits), plain)
+        }
+        _ => return Err(Error::unsupported("Unsupported data type: dictionary values")),
+    };
+    Ok(encode_items(codec, plain, count, version))
 }
 
 /// 2.1 stores items as they are; 2.2 may compress them.

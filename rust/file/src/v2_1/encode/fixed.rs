@@ -113,11 +113,17 @@ pub fn encode_bits(bits: &[u8], len: usize) -> ChunkedValues {
     }
 }
 
-fn flat(width: usize, bytes: &[u8]) -> ChunkedValues {
+/// Plain values of `width` bytes that make a chunk.
+pub fn flat_chunk_values(width: usize) -> usize {
     let mut n = 2;
     while n * 2 * width < MAX_CHUNK_BYTES && n < MAX_CHUNK_VALUES {
         n *= 2;
     }
+    n
+}
+
+fn flat(width: usize, bytes: &[u8]) -> ChunkedValues {
+    let n = flat_chunk_values(width);
     let chunks = chunk_lens(bytes.len() / width, n)
         .map(|n| Chunk {
             values: n,
@@ -200,6 +206,6 @@ fn for_blocks<T: Lane>(bytes: &[u8], mut f: impl FnMut(&[T])) {
 }
 
 /// Lengths of chunks of `n` values; the last holds the rest.
-fn chunk_lens(total: usize, n: usize) -> impl Iterator<Item = usize> {
+pub fn chunk_lens(total: usize, n: usize) -> impl Iterator<Item = usize> {
     (0..total).step_by(n).map(move |start| n.min(total - start))
 }

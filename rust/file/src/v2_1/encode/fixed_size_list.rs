@@ -28,6 +28,12 @@ pub fn encode(lists: &ListValues, levels: &PageLevels, version: FileVersion) -> 
 
 /// Encodes a page of cells of whole bytes.
 pub fn full_zip(lists: &ListValues, levels: &PageLevels) -> Result<EncodedPage> {
+    let (width, cells) = cells(lists)?;
+    zip::fixed(width, &cells, codec(lists), levels)
+}
+
+/// Bytes of a cell, and the cells: bitmaps and items of each row.
+pub fn cells(lists: &ListValues) -> Result<(usize, Vec<u8>)> {
     let item_bits = items_per_value(lists) * lists.bits as usize;
     let has_nulls = lists.levels.iter().any(|(_, validity)| validity.is_some());
     if !item_bits.is_multiple_of(8) || (lists.bits == 1 && has_nulls) {
@@ -46,7 +52,7 @@ pub fn full_zip(lists: &ListValues, levels: &PageLevels) -> Result<EncodedPage> 
         }
         cells.extend_from_slice(items);
     }
-    zip::fixed(width, &cells, codec(lists), levels)
+    Ok((width, cells))
 }
 
 fn chunked(lists: &ListValues) -> ChunkedValues {
@@ -125,7 +131,8 @@ fn push_bits(source: Option<&Vec<u8>>, start: usize, n: usize, out: &mut Vec<u8>
     out.append(&mut part);
 }
 
-fn codec(lists: &ListValues) -> CompressiveEncoding {
+/// How a reader is told about the codec.
+pub fn codec(lists: &ListValues) -> CompressiveEncoding {
     let wrap = |inner, (dimension, validity): &(u32, Option<Vec<u8>>)| {
         message::fixed_size_list(u64::from(*dimension), validity.is_some(), inner)
     };

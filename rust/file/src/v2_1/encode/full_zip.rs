@@ -4,7 +4,7 @@ use glaive_codec::general::{self, Scheme};
 
 use super::leaf::{LeafValues, PageValues};
 use super::levels::PageLevels;
-use super::{EncodedPage, fixed_size_list, layer_kinds, message};
+use super::{EncodedPage, fixed_size_list, layer_kinds, message, packed};
 use crate::proto::lance::encodings21::{
     CompressiveEncoding, FullZipLayout, PageLayout, full_zip_layout::Details, page_layout::Layout,
 };
@@ -26,7 +26,11 @@ pub fn any(values: &PageValues, levels: &PageLevels) -> Result<EncodedPage> {
             fixed(1, &bytes, message::flat(8), levels)
         }
         PageValues::Lists(lists) => fixed_size_list::full_zip(lists, levels),
-        PageValues::Null => Err(Error::invalid_input("a page of the null type holds no values")),
+        PageValues::Dictionary(page) => any(&page.plain(), levels),
+        PageValues::Packed(fields) => packed::zipped(fields, levels),
+        PageValues::Null | PageValues::EmptyStruct => {
+            Err(Error::invalid_input("a page of the null type holds no values"))
+        }
     }
 }
 
@@ -96,7 +100,8 @@ fn zstd(values: &LeafValues) -> Result<Option<LeafValues>> {
     Ok((out.bytes.len() <= plain / 10 * 9).then_some(out))
 }
 
-fn zip(values: &LeafValues, codec: CompressiveEncoding, levels: &PageLevels) -> Result<EncodedPage> {
+/// Zips variable-width values that are encoded already.
+pub fn zip(values: &LeafValues, codec: CompressiveEncoding, levels: &PageLevels) -> Result<EncodedPage> {
     let zipper = Zipper::new(levels);
     // pylance takes the width of the length for that of the offsets it builds, so large types need 64 bits.
     let wide = values.offset_bits == 64 || values.bytes.len() > u32::MAX as usize;

@@ -3,9 +3,11 @@
 use glaive_codec::general;
 
 use crate::proto::lance::encodings21::compressive_encoding::Compression;
+use crate::proto::lance::encodings21::variable_packed_struct::FieldEncoding;
+use crate::proto::lance::encodings21::variable_packed_struct::field_encoding::Layout;
 use crate::proto::lance::encodings21::{
     BufferCompression, CompressionScheme, CompressiveEncoding, FixedSizeList, Flat, Fsst, General,
-    InlineBitpacking, OutOfLineBitpacking, Rle, Variable,
+    InlineBitpacking, OutOfLineBitpacking, PackedStruct, Rle, Variable, VariablePackedStruct,
 };
 
 fn wrap(compression: Compression) -> CompressiveEncoding {
@@ -75,6 +77,41 @@ pub fn fixed_size_list(
         values,
         has_validity,
     })))
+}
+
+/// Rows of fixed-width fields of these bytes.
+pub fn packed_struct(widths: &[usize]) -> CompressiveEncoding {
+    let total: usize = widths.iter().sum();
+    wrap(Compression::PackedStruct(Box::new(PackedStruct {
+        bits_per_value: widths.iter().map(|width| *width as u64 * 8).collect(),
+        values: Some(Box::new(flat(total as u64 * 8))),
+    })))
+}
+
+/// A field of a packed row: its codec, and the bits of its cell or of the length in front.
+pub enum PackedField {
+    /// Fixed width.
+    Fixed(CompressiveEncoding, u64),
+    /// Variable width.
+    Variable(CompressiveEncoding, u64),
+}
+
+/// Rows with fields of variable width.
+pub fn variable_packed_struct(fields: Vec<PackedField>) -> CompressiveEncoding {
+    let field = |field| match field {
+        PackedField::Fixed(value, bits) => (value, Layout::BitsPerValue(bits)),
+        PackedField::Variable(value, bits) => (value, Layout::BitsPerLength(bits)),
+    };
+    let fields = fields
+        .into_iter()
+        .map(field)
+        .map(|(value, layout)| FieldEncoding {
+            value: Some(value),
+            layout: Some(layout),
+        });
+    wrap(Compression::VariablePackedStruct(VariablePackedStruct {
+        fields: fields.collect(),
+    }))
 }
 
 /// A general compressor around `inner`.

@@ -10,20 +10,23 @@
 mod chunks;
 mod constant;
 mod dictionary;
+mod dictionary_column;
 mod fixed;
 mod fixed_size_list;
 mod full_zip;
 mod leaf;
 mod levels;
 mod message;
+mod packed;
 mod shred;
 mod variable;
 
 use arrow_array::ArrayRef;
 
-use crate::leaves::LeafField;
+use crate::leaves::{LeafField, empty_struct};
 use crate::proto::lance::encodings21::PageLayout;
 use crate::schema::Field;
+use crate::v2_1::ValueShape;
 use crate::{FileVersion, Result};
 
 use leaf::PageValues;
@@ -56,10 +59,18 @@ pub fn encode_page(
     only: bool,
 ) -> Result<Option<EncodedPage>> {
     let (levels, arrays) = shred::shred(roots, top, leaf, only)?;
+    if leaf.shape == ValueShape::EmptyStruct {
+        return match levels.def() {
+            Some(_) => Err(empty_struct(&leaf.field.name)),
+            None => Ok(Some(constant::empty_structs())),
+        };
+    }
     if levels.all_null() {
         return Ok(Some(constant::all_null(&levels, version)));
     }
-    let values = PageValues::new(&arrays, &leaf.shape, &levels)?;
+    let Some(values) = PageValues::new(&arrays, &leaf.shape, levels.of_values())? else {
+        return Ok(None);
+    };
     if version >= FileVersion::V2_2
         && let Some(page) = constant::scalar(&values, &levels)
     {
@@ -77,7 +88,9 @@ fn encode_values(
     version: FileVersion,
 ) -> Result<Option<EncodedPage>> {
     match values {
-        PageValues::Null => Ok(Some(constant::all_null(levels, version))),
+        PageValues::Null | PageValues::EmptyStruct => Ok(Some(constant::all_null(levels, version))),
+        PageValues::Dictionary(page) => page.encode(levels, version),
+        PageValues::Packed(fields) => packed::encode(fields, levels, version),
         PageValues::Bits { bits, len } => Ok(chunks::mini_block(
             fixed::encode_bits(bits, *len),
             None,

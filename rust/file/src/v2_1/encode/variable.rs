@@ -45,7 +45,7 @@ pub fn encode(values: &LeafValues, levels: &PageLevels, version: FileVersion) ->
 }
 
 /// FSST-coded values, if that saves space.
-fn fsst(values: &LeafValues, longest: usize) -> Option<(LeafValues, CompressiveEncoding)> {
+pub fn fsst(values: &LeafValues, longest: usize) -> Option<(LeafValues, CompressiveEncoding)> {
     if values.bytes.len() < FSST_MIN_BYTES || longest < FSST_MIN_LONGEST {
         return None;
     }
