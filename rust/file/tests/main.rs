@@ -10,6 +10,7 @@
 
 mod hostile;
 mod io_counts;
+mod metadata_keys;
 mod round_trip;
 mod special_columns;
 mod support;

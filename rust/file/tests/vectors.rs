@@ -125,6 +125,11 @@ fn packed_type(name: &str) -> Option<DataType> {
 
 /// A file made of the pages of a vector.
 fn file_of_pages(vector: &Value) -> Vec<u8> {
+    file_of_pages_as(vector, |field| field)
+}
+
+/// The same, with another field on top.
+fn file_of_pages_as(vector: &Value, change: impl Fn(Field) -> Field) -> Vec<u8> {
     let columns = vector["columns"].as_array().unwrap();
     let text = |v: &Value| v.as_str().unwrap().to_owned();
     let paths: Vec<_> = columns
@@ -144,7 +149,7 @@ fn file_of_pages(vector: &Value) -> Vec<u8> {
             .with_metadata([("lance-encoding:packed".to_string(), "true".to_string())].into()),
         None => Field::new("a", data_type(&paths), true),
     };
-    let schema = ArrowSchema::new(vec![field]);
+    let schema = ArrowSchema::new(vec![change(field)]);
     let mut schema = Schema::try_from_arrow(&schema).unwrap();
     schema.assign_ids(0).unwrap();
     let version = FileVersion::from_manifest_str(vector["version"].as_str().unwrap()).unwrap();
@@ -210,6 +215,33 @@ fn pages_decode_as_stated() {
             check(name, file_of_pages(vector), &vector["expected"]);
         }
     }
+}
+
+/// pylance writes pages of dictionary columns with a dictionary only; other layouts mean the same values.
+#[test]
+fn plain_pages_of_dictionary_columns() {
+    let mut seen = 0;
+    for file in ["structural/pages_2.1.json", "structural/pages_2.2.json"] {
+        for vector in load(file).as_array().unwrap() {
+            if vector["columns"][0]["leaf_type"] != "string"
+                || vector["columns"][0]["path_layers"] != json!([])
+            {
+                continue;
+            }
+            seen += 1;
+            let keyed = |field: Field| {
+                field.with_data_type(DataType::Dictionary(
+                    Box::new(DataType::Int32),
+                    Box::new(DataType::Utf8),
+                ))
+            };
+            let found = read(file_of_pages_as(vector, keyed)).unwrap();
+            let plain = crate::special_columns::without_keys(found.column(0));
+            let plain = RecordBatch::try_from_iter([("a", plain)]).unwrap();
+            assert_eq!(rows(&plain), vector["expected"], "{}", vector["name"]);
+        }
+    }
+    assert!(seen > 3);
 }
 
 #[test]

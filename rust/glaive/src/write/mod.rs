@@ -79,6 +79,8 @@ pub struct WriteParams {
     pub data_cache_bytes: Option<u64>,
     /// Hears of every file.
     pub progress: Option<Arc<dyn WriteProgress>>,
+    /// Hears once of each metadata value of a field that could not be used.
+    pub on_warning: Option<Arc<dyn Fn(&str) + Send + Sync>>,
 }
 
 impl Default for WriteParams {
@@ -94,6 +96,7 @@ impl Default for WriteParams {
             config_upsert_values: BTreeMap::new(),
             data_cache_bytes: None,
             progress: None,
+            on_warning: None,
         }
     }
 }

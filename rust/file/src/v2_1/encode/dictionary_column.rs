@@ -13,9 +13,10 @@ use hashbrown::HashTable;
 use super::chunks::{self, Items};
 use super::leaf::{PageValues, zero_nulls};
 use super::levels::PageLevels;
+use super::options::ColumnOptions;
 use super::{EncodedPage, dictionary, fixed};
 use crate::v2_1::ValueShape;
-use crate::{Error, FileVersion, Result};
+use crate::{Error, Result};
 
 /// The keys of a page and the items they stand for.
 #[derive(Debug)]
@@ -69,22 +70,10 @@ impl DictionaryPage {
     }
 
     /// Encodes the page; `None` as for [`chunks::mini_block`].
-    pub fn encode(&self, levels: &PageLevels, version: FileVersion) -> Result<Option<EncodedPage>> {
-        let items: Items = dictionary::encode_values(&self.items, self.count, version)?;
-        let indices = fixed::plan(self.width, &self.keys).encode(&self.keys);
-        Ok(chunks::mini_block(indices, Some(items), levels, version))
-    }
-
-    /// The item of every row.
-    pub fn plain(&self) -> PageValues {
-        let key = |bytes: &[u8]| {
-            bytes
-                .iter()
-                .rev()
-                .fold(0, |key, &byte| key << 8 | usize::from(byte))
-        };
-        let places: Vec<usize> = self.keys.chunks_exact(self.width).map(key).collect();
-        self.items.take(&places)
+    pub fn encode(&self, levels: &PageLevels, options: &ColumnOptions) -> Result<Option<EncodedPage>> {
+        let items: Items = dictionary::encode_values(&self.items, self.count, options)?;
+        let indices = fixed::plan(self.width, &self.keys, options).encode(&self.keys)?;
+        Ok(chunks::mini_block(indices, Some(items), levels, options.version))
     }
 }
 

@@ -5,6 +5,7 @@ use glaive_codec::bits;
 use super::chunks::{self, Chunk, ChunkedValues, MAX_BUFFERS};
 use super::leaf::ListValues;
 use super::levels::PageLevels;
+use super::options::{ColumnOptions, Structural};
 use super::{EncodedPage, FULL_ZIP_BYTES, full_zip as zip, message};
 use crate::proto::lance::encodings21::CompressiveEncoding;
 use crate::{Error, FileVersion, Result};
@@ -16,11 +17,20 @@ const MAX_CHUNK_BYTES: usize = 8186;
 const MAX_CHUNK_VALUES: usize = 4096;
 
 /// Encodes a page: narrow lists and lists of booleans in chunks, others zipped.
-pub fn encode(lists: &ListValues, levels: &PageLevels, version: FileVersion) -> Result<Option<EncodedPage>> {
+pub fn encode(
+    lists: &ListValues,
+    levels: &PageLevels,
+    options: &ColumnOptions,
+) -> Result<Option<EncodedPage>> {
+    let version = options.version;
     let bits = items_per_value(lists) * lists.bits as usize;
-    if (lists.bits == 1 && version >= FileVersion::V2_2 || bits / 8 < FULL_ZIP_BYTES)
-        && buffer_count(lists) <= MAX_BUFFERS
-    {
+    let narrow = match options.structural {
+        // Cells are whole bytes.
+        Structural::FullZip => lists.bits == 1,
+        Structural::MiniBlock => bits / 4 < MAX_CHUNK_BYTES,
+        Structural::Auto => lists.bits == 1 && version >= FileVersion::V2_2 || bits / 8 < FULL_ZIP_BYTES,
+    };
+    if narrow && buffer_count(lists) <= MAX_BUFFERS {
         return Ok(chunks::mini_block(chunked(lists), None, levels, version));
     }
     full_zip(lists, levels).map(Some)

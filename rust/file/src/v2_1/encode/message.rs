@@ -6,8 +6,8 @@ use crate::proto::lance::encodings21::compressive_encoding::Compression;
 use crate::proto::lance::encodings21::variable_packed_struct::FieldEncoding;
 use crate::proto::lance::encodings21::variable_packed_struct::field_encoding::Layout;
 use crate::proto::lance::encodings21::{
-    BufferCompression, CompressionScheme, CompressiveEncoding, FixedSizeList, Flat, Fsst, General,
-    InlineBitpacking, OutOfLineBitpacking, PackedStruct, Rle, Variable, VariablePackedStruct,
+    BufferCompression, ByteStreamSplit, CompressionScheme, CompressiveEncoding, FixedSizeList, Flat, Fsst,
+    General, InlineBitpacking, OutOfLineBitpacking, PackedStruct, Rle, Variable, VariablePackedStruct,
 };
 
 fn wrap(compression: Compression) -> CompressiveEncoding {
@@ -45,6 +45,12 @@ pub fn out_of_line_bitpacking(bits: u64, width: u64) -> CompressiveEncoding {
 pub fn rle(bits: u64) -> CompressiveEncoding {
     let (values, run_lengths) = (Some(Box::new(flat(bits))), Some(Box::new(flat(8))));
     wrap(Compression::Rle(Box::new(Rle { values, run_lengths })))
+}
+
+/// Streams of the bytes of numbers.
+pub fn byte_stream_split(bits: u64) -> CompressiveEncoding {
+    let values = Some(Box::new(flat(bits)));
+    wrap(Compression::ByteStreamSplit(Box::new(ByteStreamSplit { values })))
 }
 
 /// Offsets and bytes.
@@ -115,14 +121,18 @@ pub fn variable_packed_struct(fields: Vec<PackedField>) -> CompressiveEncoding {
 }
 
 /// A general compressor around `inner`.
-pub fn general(scheme: general::Scheme, inner: CompressiveEncoding) -> CompressiveEncoding {
+pub fn general(
+    scheme: general::Scheme,
+    level: Option<i32>,
+    inner: CompressiveEncoding,
+) -> CompressiveEncoding {
     let scheme = match scheme {
         general::Scheme::Lz4 => CompressionScheme::CompressionAlgorithmLz4,
         general::Scheme::Zstd => CompressionScheme::CompressionAlgorithmZstd,
     };
     let compression = Some(BufferCompression {
         scheme: scheme as i32,
-        level: None,
+        level,
     });
     wrap(Compression::General(Box::new(General {
         compression,

@@ -1,12 +1,15 @@
 //! Packed structs (format chapter 22, 4.11 and 4.12).
 
+use std::borrow::Cow;
+
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
 
 use super::chunks::{self, Chunk, ChunkedValues, sizes};
 use super::leaf::{LeafValues, PageValues};
 use super::levels::PageLevels;
-use super::{EncodedPage, fixed_size_list, full_zip, message, variable};
+use super::options::ColumnOptions;
+use super::{EncodedPage, fixed_size_list, full_zip, message};
 use crate::proto::lance::encodings21::CompressiveEncoding;
 use crate::v2_1::ValueShape;
 use crate::{Error, FileVersion, Result};
@@ -64,33 +67,37 @@ fn child_of(array: &ArrayRef, number: usize) -> Result<(ArrayRef, &str)> {
 pub fn encode(
     fields: &[PageValues],
     levels: &PageLevels,
-    version: FileVersion,
+    options: &ColumnOptions,
 ) -> Result<Option<EncodedPage>> {
     if let Some(widths) = fixed_widths(fields) {
         return Ok(chunks::mini_block(
             chunked(fields, &widths)?,
             None,
             levels,
-            version,
+            options.version,
         ));
     }
-    if version < FileVersion::V2_2 {
+    if options.version < FileVersion::V2_2 {
         return Err(Error::unsupported(
             "Variable packed struct encoding is not enabled by the selected file format: use version 2.2",
         ));
     }
-    zipped(fields, levels).map(Some)
+    zipped(fields, levels, options).map(Some)
 }
 
 /// Rows of a page that has more levels than chunks can hold.
-pub fn zipped(fields: &[PageValues], levels: &PageLevels) -> Result<EncodedPage> {
+pub fn zipped(fields: &[PageValues], levels: &PageLevels, options: &ColumnOptions) -> Result<EncodedPage> {
     if fixed_widths(fields).is_some() {
         return Err(Error::unsupported(
             "Packed struct per-value compression should not be used for fixed-width-only structs: a row has more null or \
              empty lists than a chunk can hold",
         ));
     }
-    let columns = fields.iter().map(Column::new).collect::<Result<Vec<_>>>()?;
+    let columns = fields
+        .iter()
+        .zip(&options.fields)
+        .map(|(field, options)| Column::new(field, options))
+        .collect::<Result<Vec<_>>>()?;
     let codec = message::variable_packed_struct(columns.iter().map(Column::message).collect());
     let mut rows = LeafValues::empty(32, false);
     let null_levels = levels.of_values();
@@ -152,17 +159,17 @@ fn chunked(fields: &[PageValues], widths: &[usize]) -> Result<ChunkedValues> {
 enum Column<'a> {
     Fixed {
         width: usize,
-        bytes: std::borrow::Cow<'a, [u8]>,
+        bytes: Cow<'a, [u8]>,
         codec: CompressiveEncoding,
     },
     Variable {
-        values: std::borrow::Cow<'a, LeafValues>,
+        values: Cow<'a, LeafValues>,
         codec: CompressiveEncoding,
     },
 }
 
 impl<'a> Column<'a> {
-    fn new(field: &'a PageValues) -> Result<Self> {
+    fn new(field: &'a PageValues, options: &ColumnOptions) -> Result<Self> {
         Ok(match field {
             PageValues::Fixed { width, bytes } => Self::Fixed {
                 width: *width,
@@ -177,16 +184,10 @@ impl<'a> Column<'a> {
                     codec: fixed_size_list::codec(lists),
                 }
             }
-            PageValues::Variable(values) => match variable::fsst(values, values.longest()) {
-                Some((coded, codec)) => Self::Variable {
-                    values: std::borrow::Cow::Owned(coded),
-                    codec,
-                },
-                None => Self::Variable {
-                    values: std::borrow::Cow::Borrowed(values),
-                    codec: message::variable(values.offset_bits),
-                },
-            },
+            PageValues::Variable(values) => {
+                let (values, codec) = full_zip::code(values, values.longest(), options)?;
+                Self::Variable { values, codec }
+            }
             _ => return Err(Error::unsupported("Unsupported data type in a packed struct")),
         })
     }
