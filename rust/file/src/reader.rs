@@ -347,6 +347,8 @@ impl<'a> Leaf<'a> {
             return Ok(None);
         }
         let mut sink = ColumnSink::new(&self.field.shape, &self.field.nodes, rows);
+        sink.values
+            .reserve_bytes(plan.reads.iter().map(PageRead::value_bytes).sum());
         for read in &plan.reads {
             read.decode(&mut sink)
                 .map_err(|e| e.context(read.place()))

@@ -155,6 +155,13 @@ impl Values {
         }
     }
 
+    /// Makes room for about so many bytes of variable-width values.
+    pub fn reserve_bytes(&mut self, bytes: usize) {
+        if let Self::Variable { data, .. } = self {
+            data.reserve(bytes.min(MOST_RESERVED));
+        }
+    }
+
     /// Appends `n` values of zero or empty bytes: what stands at null slots.
     pub fn push_default(&mut self, n: usize) -> Result<()> {
         match self {
@@ -472,8 +479,11 @@ impl Offsets {
 /// Memory to reserve for `n` items of `width` bytes. A count in a damaged file may be anything, so that more than this is
 /// only taken when the values are really there.
 fn capacity(n: usize, width: usize) -> usize {
-    n.saturating_mul(width).min(64 << 20)
+    n.saturating_mul(width).min(MOST_RESERVED)
 }
+
+/// Bytes to reserve at most on the word of a file.
+const MOST_RESERVED: usize = 64 << 20;
 
 /// Bytes of `n` copies of a value of `width` bytes; a page of a few bytes can ask for any number of them.
 fn expansion(n: usize, width: usize) -> Result<usize> {
