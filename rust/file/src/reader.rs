@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::SchemaRef;
 
-use crate::assemble::assemble;
+use crate::assemble::{self, Built, assemble};
 use crate::container::{BufferRange, FileTail};
 use crate::io::ReadAt;
 use crate::leaves::{LeafField, leaf_fields};
@@ -275,11 +275,10 @@ pub fn read_fields(
         .map(|leaf| leaf.plan(&ranges))
         .collect::<Result<Vec<_>>>()?;
     fetch(&mut plans)?;
-    let sinks = decode_all(&leaves, &plans, total as usize, options)?;
-    let mut sinks = sinks.into_iter();
+    let mut arrays = decode_all(&leaves, plans, total as usize, options)?.into_iter();
     fields
         .iter()
-        .map(|field| assemble(field, total as usize, &mut sinks))
+        .map(|field| assemble(field, total as usize, &mut arrays))
         .collect()
 }
 
@@ -341,10 +340,10 @@ impl<'a> Leaf<'a> {
         scaled.ok_or_else(|| Error::corrupt("row numbers overflow 64 bits"))
     }
 
-    /// Decodes the column; `None` if no source holds it.
-    fn decode(&self, plan: &LeafPlan<'_>, rows: usize) -> Result<Option<ColumnSink>> {
+    /// Decodes the column.
+    fn decode(&self, plan: LeafPlan<'_>, rows: usize) -> Result<Built> {
         if plan.reader.is_none() {
-            return Ok(None);
+            return Ok(Built::Missing);
         }
         let mut sink = ColumnSink::new(&self.field.shape, &self.field.nodes, rows);
         sink.values
@@ -360,7 +359,7 @@ impl<'a> Leaf<'a> {
                 Error::corrupt(format!("{found} rows decoded, expected {rows}")).context(self.place())
             );
         }
-        Ok(Some(sink))
+        assemble::leaf(&self.field.field, sink).context(|| self.place())
     }
 }
 
@@ -414,15 +413,15 @@ const PARALLEL_VALUES: usize = 1 << 18;
 
 fn decode_all(
     leaves: &[Leaf<'_>],
-    plans: &[LeafPlan<'_>],
+    plans: Vec<LeafPlan<'_>>,
     rows: usize,
     options: &ReadOptions,
-) -> Result<Vec<Option<ColumnSink>>> {
-    let work = || leaves.iter().zip(plans);
+) -> Result<Vec<Built>> {
+    let work: Vec<_> = leaves.iter().zip(plans).collect();
     let threads = match options.threads {
         0 if rows.saturating_mul(leaves.len()) >= PARALLEL_VALUES => crate::parallel::cores(),
         0 => 1,
         n => n,
     };
-    crate::parallel::map(work().collect(), threads, |(leaf, plan)| leaf.decode(plan, rows))
+    crate::parallel::map(work, threads, |(leaf, plan)| leaf.decode(plan, rows))
 }
