@@ -8,6 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod fuzz;
 mod hostile;
 mod io_counts;
 mod round_trip;

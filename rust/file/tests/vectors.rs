@@ -192,6 +192,18 @@ fn pages_decode_as_stated() {
     }
 }
 
+/// The whole files of the catalogue.
+pub fn whole_files() -> Vec<Vec<u8>> {
+    let structural = load("structural/files.json");
+    let container = load("file/container.json");
+    let files = structural
+        .as_array()
+        .unwrap()
+        .iter()
+        .chain(container["vectors"].as_array().unwrap());
+    files.map(|vector| unhex(&vector["file_hex"])).collect()
+}
+
 #[test]
 fn whole_files_decode_as_stated() {
     for vector in load("structural/files.json").as_array().unwrap() {
