@@ -7,6 +7,7 @@ pub mod io;
 pub mod parallel;
 pub mod reader;
 pub mod schema;
+mod v2_0;
 pub mod v2_1;
 pub mod version;
 pub mod writer;
