@@ -110,7 +110,7 @@ fn decode_page(
     let buffers = buffer_ranges(&page.buffer_offsets, &page.buffer_sizes, data_end)?;
     // 2.0 files of old writers and embedded ones are aligned to 8 bytes or not at all.
     let old = version == FileVersion::V2_0;
-    let misaligned = |b: &&BufferRange| !old && b.position % BUFFER_ALIGNMENT != 0;
+    let misaligned = |b: &&BufferRange| !old && !b.position.is_multiple_of(BUFFER_ALIGNMENT);
     if let Some(buffer) = buffers.iter().find(misaligned) {
         return Err(Error::corrupt(format!(
             "buffer at {}, which is no multiple of {BUFFER_ALIGNMENT}",

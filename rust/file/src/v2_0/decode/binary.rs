@@ -166,10 +166,9 @@ impl Binary {
             true => word - self.total - 1,
             false => word,
         };
-        let (start, words) = match range.start {
-            0 => (0, words.skip(0)),
-            _ => (words.clone().next().map_or(0, end_of), words.skip(1)),
-        };
+        let before = usize::from(range.start > 0);
+        let start = words.clone().take(before).next().map_or(0, end_of);
+        let words = words.skip(before);
         let mut previous = start;
         let (mut descending, mut nulls) = (false, false);
         let check = |word: u64| {

@@ -76,10 +76,9 @@ impl Dictionary {
     }
 
     fn all_items(&self) -> Vec<Range<u64>> {
-        match self.num_items {
-            0 => Vec::new(),
-            n => vec![0..n],
-        }
+        std::iter::once(0..self.num_items)
+            .filter(|all| !all.is_empty())
+            .collect()
     }
 
     /// Indices; and the items unless they are known.
