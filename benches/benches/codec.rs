@@ -97,7 +97,8 @@ fn fsst_text(c: &mut Criterion, name: &str, (offsets, bytes): (Vec<i32>, Vec<u8>
     let (mut ends, mut out) = (Vec::<i32>::new(), Vec::new());
     group.bench_function("decompress_all", |b| {
         b.iter(|| {
-            (ends.clear(), out.clear());
+            ends.clear();
+            out.clear();
             table
                 .decompress_all(
                     black_box(&compressed).iter().map(Vec::as_slice),
@@ -141,7 +142,8 @@ fn bench_rle(c: &mut Criterion) {
         let (mut run_values, mut run_lengths) = (vec![], vec![]);
         group.bench_function(format!("encode/{mean}"), |b| {
             b.iter(|| {
-                (run_values.clear(), run_lengths.clear());
+                run_values.clear();
+                run_lengths.clear();
                 rle::encode(black_box(&values), &mut run_values, &mut run_lengths);
             });
         });
@@ -191,7 +193,8 @@ fn bench_variable(c: &mut Criterion) {
     let (mut out, mut ends) = (Vec::new(), Vec::<i32>::new());
     group.bench_function("decode", |b| {
         b.iter(|| {
-            (out.clear(), ends.clear());
+            out.clear();
+            ends.clear();
             for chunk in black_box(&chunks) {
                 let values = VariableChunk::parse(chunk, 32, CHUNK).unwrap();
                 values.append_offsets_to(out.len() as i64, &mut ends).unwrap();

@@ -1,5 +1,10 @@
 //! Decoding whole pages from memory into Arrow arrays, each kind beside a memcpy of the decoded bytes.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a benchmark fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    missing_docs,
+    reason = "a benchmark fails by panicking"
+)]
 
 use std::hint::black_box;
 use std::ops::Range;
@@ -28,7 +33,10 @@ impl ReadAt for Memory {
     }
 
     fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        Ok(ranges.iter().map(|r| self.0.slice(r.start as usize..r.end as usize)).collect())
+        Ok(ranges
+            .iter()
+            .map(|r| self.0.slice(r.start as usize..r.end as usize))
+            .collect())
     }
 
     fn stats(&self) -> IoStats {
@@ -71,7 +79,9 @@ fn columns() -> Vec<(&'static str, ArrayRef)> {
     let (offsets, lines) = sentences(ROWS / 8);
     let line = |w: &[i32]| String::from_utf8_lossy(&lines[w[0] as usize..w[1] as usize]).into_owned();
     let fsst = StringArray::from_iter_values(offsets.windows(2).map(line));
-    let few = StringArray::from_iter_values((0..ROWS).map(|_| ["AIR", "MAIL", "RAIL", "SHIP", "TRUCK"][value(5) as usize]));
+    let few = StringArray::from_iter_values(
+        (0..ROWS).map(|_| ["AIR", "MAIL", "RAIL", "SHIP", "TRUCK"][value(5) as usize]),
+    );
     vec![
         ("bit-packed int64", Arc::new(packed)),
         ("bit-packed int64 with nulls", Arc::new(nullable)),
@@ -88,10 +98,14 @@ fn pages(c: &mut Criterion) {
         let mut group = c.benchmark_group(format!("page/{name}"));
         group.throughput(Throughput::Bytes(size as u64));
         let (source, mut target) = (vec![1u8; size], vec![0u8; size]);
-        group.bench_function("memcpy", |b| b.iter(|| black_box(&mut target).copy_from_slice(black_box(&source))));
+        group.bench_function("memcpy", |b| {
+            b.iter(|| black_box(&mut target).copy_from_slice(black_box(&source)))
+        });
         let rows = array.len() as u64;
         let options = ReadOptions { threads: 1 };
-        group.bench_function("decode", |b| b.iter(|| reader.read(None, Rows::Range(0..rows), &options).unwrap()));
+        group.bench_function("decode", |b| {
+            b.iter(|| reader.read(None, Rows::Range(0..rows), &options).unwrap())
+        });
     }
 }
 

@@ -1,1 +1,36 @@
-//! The native module `glaive._glaive`.
+//! The native module `glaive._glaive`: conversions and error mapping over the engine, and no rule of its own.
+
+mod arrow;
+mod dataset;
+mod errors;
+mod file;
+mod scan;
+
+use glaive_file::FileVersion;
+use pyo3::prelude::*;
+
+/// Keeps pages that were touched: fresh memory costs many times a copy.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Addresses of the buffers of a batch that was handed in, in the order of the Arrow layout.
+#[pyfunction]
+fn buffer_addresses(batch: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
+    Ok(arrow::buffer_addresses(&arrow::import_batch(batch)?))
+}
+
+#[pymodule]
+fn _glaive(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("STABLE_VERSION", FileVersion::DEFAULT.as_str())?;
+    module.add("DEFAULT_BATCH_SIZE", glaive::scan::DEFAULT_BATCH_SIZE)?;
+    module.add_class::<dataset::PyDataset>()?;
+    module.add_class::<scan::Scan>()?;
+    module.add_class::<file::PyFileReader>()?;
+    module.add_class::<file::PyFileWriter>()?;
+    module.add_function(wrap_pyfunction!(file::check_version, module)?)?;
+    module.add_function(wrap_pyfunction!(file::number_fields, module)?)?;
+    module.add_function(wrap_pyfunction!(buffer_addresses, module)?)?;
+    module.add_function(wrap_pyfunction!(dataset::scan_and_addresses, module)?)?;
+    Ok(())
+}

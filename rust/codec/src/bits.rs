@@ -31,22 +31,30 @@ pub fn copy_bits(src: &[u8], src_bit: usize, dst: &mut Vec<u8>, dst_bit_len: &mu
     append_word(read_bits(src, bit, tail), tail, dst, dst_bit_len);
 }
 
+/// Appends `n` bits of the same value to the bitmap `dst` of `dst_bit_len` bits.
+pub fn fill_bits(value: bool, dst: &mut Vec<u8>, dst_bit_len: &mut usize, n: usize) {
+    let word = if value { u64::MAX } else { 0 };
+    let head = n.min(dst_bit_len.wrapping_neg() % 8);
+    append_word(low_bits(word, head), head, dst, dst_bit_len);
+    let left = n - head;
+    dst.resize(dst.len() + left / 8, word as u8);
+    *dst_bit_len += left / 8 * 8;
+    append_word(low_bits(word, left % 8), left % 8, dst, dst_bit_len);
+}
+
 /// Appends one bit per level, 1 (valid) iff `level <= max_valid`, to the bitmap `dst`; returns how many zeros (nulls) it
 /// appended.
 pub fn levels_to_bitmap(levels: &[u16], max_valid: u16, dst: &mut Vec<u8>, dst_bit_len: &mut usize) -> usize {
     let before = *dst_bit_len;
     dst.reserve(levels.len() / 8 + 1);
     for block in levels.chunks(LEVEL_BLOCK) {
-        let mut packed = [0u8; LEVEL_BLOCK / 8];
-        let (full, tail) = block.as_chunks::<8>();
-        for (byte, eight) in packed.iter_mut().zip(full) {
-            *byte = valid_mask(eight, max_valid);
+        let mut valid = [0u8; LEVEL_BLOCK];
+        for (valid, level) in valid.iter_mut().zip(block) {
+            *valid = u8::from(*level <= max_valid);
         }
-        if let (false, Some(byte)) = (tail.is_empty(), packed.get_mut(full.len())) {
-            *byte = tail
-                .iter()
-                .rev()
-                .fold(0, |mask, &level| mask << 1 | u8::from(level <= max_valid));
+        let mut packed = [0u8; LEVEL_BLOCK / 8];
+        for (byte, eight) in packed.iter_mut().zip(valid.as_chunks().0) {
+            *byte = pack_bools(*eight);
         }
         copy_bits(&packed, 0, dst, dst_bit_len, block.len());
     }
@@ -72,15 +80,11 @@ pub fn count_set_bits(bytes: &[u8], offset: usize, len: usize) -> usize {
     in_words + in_odd + ends as usize
 }
 
-/// One compare, mask and horizontal add: compilers turn it into a few vector instructions.
+/// Eight bytes of 0 or 1 as eight bits. Byte `i` moves from bit `8 * i` to `56 + i`; no two products meet in one bit.
 #[inline]
-fn valid_mask(levels: &[u16; 8], max_valid: u16) -> u8 {
-    const BIT: [u16; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
-    let mut sum = 0u16;
-    for (&level, bit) in levels.iter().zip(BIT) {
-        sum += if level <= max_valid { bit } else { 0 };
-    }
-    sum as u8
+fn pack_bools(bools: [u8; 8]) -> u8 {
+    const GATHER: u64 = 0x0102_0408_1020_4080;
+    (u64::from_le_bytes(bools).wrapping_mul(GATHER) >> 56) as u8
 }
 
 /// Copies `words` 64-bit words from any bit position to a byte-aligned end of `dst`.
@@ -116,8 +120,12 @@ fn read_bits(src: &[u8], bit: usize, n: usize) -> u64 {
     for (i, byte) in from.iter().take(9).enumerate() {
         wide |= u128::from(*byte) << (8 * i);
     }
-    let mask = u64::MAX.unbounded_shr((WORD_BITS - n.min(WORD_BITS)) as u32);
-    (wide >> (bit % 8)) as u64 & mask
+    low_bits((wide >> (bit % 8)) as u64, n)
+}
+
+/// The low `n` bits of a word.
+fn low_bits(word: u64, n: usize) -> u64 {
+    word & u64::MAX.unbounded_shr((WORD_BITS - n.min(WORD_BITS)) as u32)
 }
 
 /// Appends the low `n <= 64` bits of `word`; its other bits are 0.

@@ -1,6 +1,6 @@
 //! Bitmaps against a `Vec<bool>`.
 
-use glaive_codec::bits::{copy_bits, count_set_bits, get_bit, levels_to_bitmap};
+use glaive_codec::bits::{copy_bits, count_set_bits, fill_bits, get_bit, levels_to_bitmap};
 use proptest::prelude::*;
 
 fn bitmap(bits: &[bool]) -> Vec<u8> {
@@ -38,6 +38,20 @@ proptest! {
         let mut expected = dst;
         expected.extend(levels.iter().map(|&l| l <= max_valid));
         prop_assert_eq!(nulls, levels.iter().filter(|&&l| l > max_valid).count());
+        prop_assert_eq!(len, expected.len());
+        prop_assert_eq!(bytes, bitmap(&expected));
+    }
+
+    #[test]
+    fn filling_repeats_a_bit(
+        dst in prop::collection::vec(any::<bool>(), 0..20),
+        value in any::<bool>(),
+        n in 0usize..300,
+    ) {
+        let (mut bytes, mut len) = (bitmap(&dst), dst.len());
+        fill_bits(value, &mut bytes, &mut len, n);
+        let mut expected = dst;
+        expected.extend(vec![value; n]);
         prop_assert_eq!(len, expected.len());
         prop_assert_eq!(bytes, bitmap(&expected));
     }

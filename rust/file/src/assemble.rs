@@ -2,13 +2,19 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, BooleanArray, NullArray, StructArray, make_array, new_null_array};
-use arrow_buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer};
+use arrow_array::{Array, cast::AsArray};
+use arrow_array::{
+    ArrayRef, BooleanArray, FixedSizeListArray, LargeListArray, ListArray, MapArray, NullArray, StructArray,
+    make_array, new_null_array,
+};
+use arrow_buffer::{
+    BooleanBuffer, Buffer, BufferBuilder, MutableBuffer, NullBuffer, OffsetBuffer, ScalarBuffer,
+};
 use arrow_data::ArrayData;
-use arrow_schema::DataType;
+use arrow_schema::{DataType, FieldRef};
 
 use crate::schema::Field;
-use crate::v2_1::{ColumnSink, Values};
+use crate::v2_1::{ColumnSink, FinishedNode, ListLevel, Values};
 use crate::{Context, Error, Result};
 
 /// A decoded leaf column; `None` where no file holds it.
@@ -17,122 +23,264 @@ type Leaf = Option<ColumnSink>;
 /// Builds the array of `field` from the next leaf columns, which come in the order of the field's leaves. A field without
 /// any leaf is all null.
 pub fn assemble(field: &Field, rows: usize, leaves: &mut impl Iterator<Item = Leaf>) -> Result<ArrayRef> {
-    let node = assemble_node(field, rows, leaves).context(|| format!("column '{}'", field.name))?;
-    if node.above.is_none() && rows > 0 && !field.nullable {
+    let place = || format!("column '{}'", field.name);
+    let built = build(field, leaves).context(place)?;
+    let array = match built {
+        Built::Present { array, .. } => array,
+        Built::Missing => new_null_array(&field.data_type(), rows),
+    };
+    if !field.nullable && array.logical_null_count() > 0 {
+        return Err(Error::corrupt(
+            "nulls in a non-nullable column, or no data file holds it",
+        ))
+        .context(place);
+    }
+    Ok(array)
+}
+
+/// A node of a field on its way up.
+enum Built {
+    /// Some leaf below is stored: the array, and the nodes above it, the nearest first.
+    Present {
+        array: ArrayRef,
+        above: Vec<FinishedNode>,
+    },
+    /// No file holds any leaf below.
+    Missing,
+}
+
+fn build(field: &Field, leaves: &mut impl Iterator<Item = Leaf>) -> Result<Built> {
+    if field.children.is_empty() {
+        return build_leaf(field, leaves);
+    }
+    let children = field
+        .children
+        .iter()
+        .map(|child| build(child, leaves))
+        .collect::<Result<Vec<_>>>()?;
+    let mut above: Option<Vec<FinishedNode>> = None;
+    for child in &children {
+        if let Built::Present { above: nodes, .. } = child {
+            match &above {
+                Some(known) if known != nodes => {
+                    return Err(Error::corrupt(
+                        "the children of one field disagree about its nulls or lists",
+                    ));
+                }
+                Some(_) => {}
+                None => above = Some(nodes.clone()),
+            }
+        }
+    }
+    let Some(mut above) = above else {
+        return Ok(Built::Missing);
+    };
+    if above.is_empty() {
+        return Err(Error::corrupt("a column has fewer layers than its field"));
+    }
+    let own = above.remove(0);
+    let len = child_len(&own, &children)?;
+    let arrays = field
+        .children
+        .iter()
+        .zip(children)
+        .map(|(child, built)| match built {
+            Built::Present { array, .. } => array,
+            Built::Missing => new_null_array(&child.data_type(), len),
+        });
+    let array = nest(&field.data_type(), own, arrays.collect(), len).map_err(|e| match e.kind() {
+        // Arrow's own words for lengths and nulls that do not fit.
+        crate::ErrorKind::Io => Error::corrupt(e.to_string()),
+        _ => e,
+    })?;
+    Ok(Built::Present { array, above })
+}
+
+/// Rows of the children of a node, as its own levels tell.
+fn child_len(own: &FinishedNode, children: &[Built]) -> Result<usize> {
+    let stored = children.iter().find_map(|c| match c {
+        Built::Present { array, .. } => Some(array.len()),
+        Built::Missing => None,
+    });
+    let len = stored.unwrap_or_default();
+    let told = match own {
+        FinishedNode::List(offsets, _) => offsets.last().and_then(|&end| usize::try_from(end).ok()),
+        _ => Some(len),
+    };
+    if told != Some(len) {
         return Err(Error::corrupt(format!(
-            "no data file holds the non-nullable column '{}'",
-            field.name
+            "lists of {told:?} items over {len} values"
         )));
     }
-    Ok(node.array)
+    Ok(len)
 }
 
-/// An array and the validity of the nodes above it, the nearest first; `None` if no leaf below knows it.
-struct Node {
-    array: ArrayRef,
-    above: Option<Vec<Option<NullBuffer>>>,
-}
-
-fn assemble_node(field: &Field, rows: usize, leaves: &mut impl Iterator<Item = Leaf>) -> Result<Node> {
-    let data_type = field.data_type();
-    let DataType::Struct(fields) = &data_type else {
-        let leaf = leaves
-            .next()
-            .ok_or_else(|| Error::corrupt("a column is missing"))?;
-        let Some(sink) = leaf else {
-            return Ok(missing(&data_type, rows));
-        };
-        let mut validity = sink
-            .layers
-            .iter()
-            .map(|layer| layer.finish())
-            .collect::<Vec<_>>()
-            .into_iter();
-        let own = validity.next().flatten();
-        let array = leaf_array(&data_type, rows, sink.values, own)?;
-        return Ok(Node {
-            array,
-            above: Some(visible(validity.collect())),
-        });
+fn nest(
+    data_type: &DataType,
+    own: FinishedNode,
+    mut children: Vec<ArrayRef>,
+    len: usize,
+) -> Result<ArrayRef> {
+    let mut only = || {
+        children
+            .pop()
+            .ok_or_else(|| Error::corrupt("a list without items"))
     };
-    let mut children = Vec::with_capacity(field.children.len());
-    let mut above = None;
-    for child in &field.children {
-        let node = assemble_node(child, rows, leaves)?;
-        above = merge(above, node.above)?;
-        children.push(node.array);
-    }
-    let Some(above) = above else {
-        return Ok(missing(&data_type, rows));
-    };
-    let mut above = above.into_iter();
-    let own = above.next().flatten();
-    let array = StructArray::try_new_with_length(fields.clone(), children, own, rows)
-        .map_err(|e| Error::corrupt(e.to_string()))?;
-    Ok(Node {
-        array: Arc::new(array),
-        above: Some(above.collect()),
+    Ok(match (data_type, own) {
+        (DataType::Struct(fields), FinishedNode::Item(nulls)) => Arc::new(StructArray::try_new_with_length(
+            fields.clone(),
+            children,
+            nulls,
+            len,
+        )?),
+        (DataType::List(item), FinishedNode::List(offsets, nulls)) => Arc::new(ListArray::try_new(
+            item.clone(),
+            small_offsets(&offsets)?,
+            only()?,
+            nulls,
+        )?),
+        (DataType::LargeList(item), FinishedNode::List(offsets, nulls)) => Arc::new(LargeListArray::try_new(
+            item.clone(),
+            OffsetBuffer::new(offsets.into()),
+            only()?,
+            nulls,
+        )?),
+        (DataType::Map(entries, sorted), FinishedNode::List(offsets, nulls)) => {
+            let array = only()?;
+            let structs = array
+                .as_struct_opt()
+                .ok_or_else(|| Error::corrupt("a map without entries"))?;
+            let structs = without_nulls(entries, structs)?;
+            Arc::new(MapArray::try_new(
+                entries.clone(),
+                small_offsets(&offsets)?,
+                structs,
+                nulls,
+                *sorted,
+            )?)
+        }
+        (DataType::FixedSizeList(item, size), FinishedNode::Repeated(_, nulls)) => {
+            Arc::new(FixedSizeListArray::try_new(item.clone(), *size, only()?, nulls)?)
+        }
+        (other, _) => {
+            return Err(Error::corrupt(format!(
+                "the layers of a column do not fit type {other}"
+            )));
+        }
     })
 }
 
-/// A node below a null node is null, whether or not the page says so: pages may differ in that.
-fn visible(mut nodes: Vec<Option<NullBuffer>>) -> Vec<Option<NullBuffer>> {
+/// Entries of a map cannot be null themselves.
+fn without_nulls(entries: &FieldRef, array: &StructArray) -> Result<StructArray> {
+    if array.null_count() > 0 && !entries.is_nullable() {
+        return Err(Error::corrupt("null entries in a map"));
+    }
+    Ok(array.clone())
+}
+
+fn small_offsets(offsets: &[i64]) -> Result<OffsetBuffer<i32>> {
+    let last = offsets.last().copied().unwrap_or_default();
+    if i32::try_from(last).is_err() {
+        return Err(Error::unsupported(format!(
+            "{last} list items in one batch: read fewer rows at a time"
+        )));
+    }
+    let mut narrow = BufferBuilder::<i32>::new(offsets.len());
+    // All offsets are at most the last, which fits.
+    offsets.iter().for_each(|&offset| narrow.append(offset as i32));
+    Ok(OffsetBuffer::new(ScalarBuffer::from(narrow.finish())))
+}
+
+fn build_leaf(field: &Field, leaves: &mut impl Iterator<Item = Leaf>) -> Result<Built> {
+    let leaf = leaves
+        .next()
+        .ok_or_else(|| Error::corrupt("a column is missing"))?;
+    let Some(sink) = leaf else {
+        return Ok(Built::Missing);
+    };
+    let (len, mut nodes) = sink.structure.finish();
+    nodes = visible(nodes);
+    let own = match nodes.is_empty() {
+        false => nodes.remove(0),
+        true => return Err(Error::corrupt("a column without layers")),
+    };
+    let FinishedNode::Item(nulls) = own else {
+        return Err(Error::corrupt("a leaf that is a list"));
+    };
+    Ok(Built::Present {
+        array: leaf_array(&field.data_type(), len, sink.values, nulls)?,
+        above: nodes,
+    })
+}
+
+/// A node below a null node is null, whether or not its page says so: pages and columns may differ in that. Below a list the
+/// levels leave no such freedom.
+fn visible(mut nodes: Vec<FinishedNode>) -> Vec<FinishedNode> {
     let mut outer: Option<NullBuffer> = None;
-    for node in nodes.iter_mut().rev() {
-        outer = NullBuffer::union(node.as_ref(), outer.as_ref());
-        node.clone_from(&outer);
+    for node in nodes.iter_mut().skip(1).rev() {
+        match node {
+            FinishedNode::Item(nulls) => {
+                *nulls = NullBuffer::union(nulls.as_ref(), outer.as_ref());
+                outer.clone_from(nulls);
+            }
+            FinishedNode::Repeated(size, nulls) => {
+                *nulls = NullBuffer::union(nulls.as_ref(), outer.as_ref());
+                outer = nulls.as_ref().map(|n| n.expand(*size as usize));
+            }
+            FinishedNode::List(..) => outer = None,
+        }
     }
     nodes
 }
 
-fn missing(data_type: &DataType, rows: usize) -> Node {
-    Node {
-        array: new_null_array(data_type, rows),
-        above: None,
-    }
-}
-
-/// Sibling columns must tell the same about the nodes they share.
-fn merge(
-    known: Option<Vec<Option<NullBuffer>>>,
-    other: Option<Vec<Option<NullBuffer>>>,
-) -> Result<Option<Vec<Option<NullBuffer>>>> {
-    match (known, other) {
-        (Some(known), Some(other)) if known != other => Err(Error::corrupt(
-            "the children of a struct disagree about where it is null",
-        )),
-        (known, other) => Ok(known.or(other)),
-    }
-}
-
 fn leaf_array(
     data_type: &DataType,
-    rows: usize,
+    len: usize,
     values: Values,
     nulls: Option<NullBuffer>,
 ) -> Result<ArrayRef> {
     let buffers = match values {
-        Values::Null => return Ok(Arc::new(NullArray::new(rows))),
-        Values::Bits { bits, len } => {
-            if len != rows {
-                return Err(Error::corrupt(format!("{len} booleans in {rows} rows")));
+        Values::Null => return Ok(Arc::new(NullArray::new(len))),
+        Values::Bits { bits, len: found } => {
+            if found != len {
+                return Err(Error::corrupt(format!("{found} booleans in {len} slots")));
             }
             return Ok(Arc::new(BooleanArray::new(
                 BooleanBuffer::new(aligned(&bits), 0, len),
                 nulls,
             )));
         }
+        Values::FixedSizeList { levels, items } => {
+            return list_array(data_type, len, levels.into_iter(), *items, nulls);
+        }
         Values::Fixed { data, .. } => vec![data.into_buffer()],
         Values::Variable { offsets, data } => vec![offsets.into_buffer(), data.into()],
     };
     let data = ArrayData::builder(data_type.clone())
-        .len(rows)
+        .len(len)
         .nulls(nulls)
         .buffers(buffers);
     // Validates lengths, offsets and UTF-8: the bytes come from an untrusted file.
     Ok(make_array(
         data.build().map_err(|e| Error::corrupt(e.to_string()))?,
     ))
+}
+
+/// Nested fixed-size lists, the outermost first.
+fn list_array(
+    data_type: &DataType,
+    len: usize,
+    mut levels: impl Iterator<Item = ListLevel>,
+    items: Values,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef> {
+    let (DataType::FixedSizeList(item, size), Some(level)) = (data_type, levels.next()) else {
+        return leaf_array(data_type, len, items, nulls);
+    };
+    let item_nulls = level.validity.finish();
+    let inner = list_array(item.data_type(), len * level.dimension, levels, items, item_nulls)?;
+    let array = FixedSizeListArray::try_new(item.clone(), *size, inner, nulls);
+    Ok(Arc::new(array.map_err(|e| Error::corrupt(e.to_string()))?))
 }
 
 fn aligned(bytes: &[u8]) -> Buffer {

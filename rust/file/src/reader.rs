@@ -9,13 +9,14 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use arrow_array::{ArrayRef, RecordBatch};
-use arrow_schema::{DataType, SchemaRef};
+use arrow_schema::SchemaRef;
 
 use crate::assemble::assemble;
 use crate::container::{BufferRange, FileTail};
 use crate::io::ReadAt;
-use crate::schema::{Field, LogicalType, Schema};
-use crate::v2_1::{ColumnSink, Page, PageRead, ValueShape, ranges};
+use crate::leaves::{LeafField, leaf_fields};
+use crate::schema::{Field, Schema};
+use crate::v2_1::{ColumnSink, Page, PageRead, ranges, slots_per_row};
 use crate::{Context, Error, FileVersion, Result, v2_0};
 
 /// An open data file. Metadata is decoded when first used and kept; it is safe to share between threads.
@@ -189,7 +190,7 @@ impl FileReader {
     }
 
     /// The parsed pages of a column.
-    fn pages(&self, column: u32, shape: ValueShape, depth: usize) -> Result<&[Arc<Page>]> {
+    fn pages(&self, column: u32, leaf: &LeafField) -> Result<&[Arc<Page>]> {
         let slot = self.pages.get(column as usize).ok_or_else(|| {
             Error::corrupt(format!(
                 "column {column} is asked for, the file has {}",
@@ -201,7 +202,7 @@ impl FileReader {
         }
         let info = self.tail.column(column)?;
         let parse = |(number, page): (usize, &crate::container::PageInfo)| {
-            let page = Page::parse(page.clone(), shape, depth, self.version());
+            let page = Page::parse(page.clone(), &leaf.shape, &leaf.nodes, self.version());
             page.map(Arc::new).context(|| format!("page {number}"))
         };
         // Pages of length 0 carry nothing, whatever their encoding.
@@ -258,13 +259,9 @@ fn check_rows(rows: &Rows<'_>, total: u64) -> Result<()> {
     }
 }
 
-/// A leaf field: what to read for one column.
+/// A leaf column: what to read.
 struct Leaf<'a> {
-    field: &'a Field,
-    /// Names of the path, for messages.
-    path: String,
-    shape: ValueShape,
-    depth: usize,
+    field: LeafField,
     source: Option<(&'a FileReader, u32)>,
 }
 
@@ -307,7 +304,11 @@ fn read_structural(
 ) -> Result<Vec<ArrayRef>> {
     let mut leaves = Vec::new();
     for field in fields {
-        collect_leaves(field, "", 1, sources, &mut leaves)?;
+        leaves.extend(
+            leaf_fields(field)?
+                .into_iter()
+                .map(|leaf| Leaf::new(leaf, sources)),
+        );
     }
     let ranges = rows.ranges()?;
     let total = ranges::count(&ranges);
@@ -324,62 +325,18 @@ fn read_structural(
         .collect()
 }
 
-fn collect_leaves<'a>(
-    field: &'a Field,
-    parent: &str,
-    depth: usize,
-    sources: &[FieldSource<'a>],
-    out: &mut Vec<Leaf<'a>>,
-) -> Result<()> {
-    let path = if parent.is_empty() {
-        field.name.clone()
-    } else {
-        format!("{parent}.{}", field.name)
-    };
-    check_supported(field).context(|| format!("column '{path}'"))?;
-    if matches!(field.data_type(), DataType::Struct(_)) {
-        for child in &field.children {
-            collect_leaves(child, &path, depth + 1, sources, out)?;
-        }
-        return Ok(());
-    }
-    let shape = ValueShape::of(&field.data_type()).context(|| format!("column '{path}'"))?;
-    let source = sources
-        .iter()
-        .find_map(|s| Some((s.reader, *s.columns.get(&field.id)?)));
-    out.push(Leaf {
-        field,
-        path,
-        shape,
-        depth,
-        source,
-    });
-    Ok(())
-}
-
-/// Refuses fields whose columns need page layouts that are not implemented.
-pub(crate) fn check_supported(field: &Field) -> Result<()> {
-    let feature = match field.data_type() {
-        _ if field.is_blob() => "blob columns (metadata key lance-encoding:blob)",
-        _ if field.is_packed() => "packed structs (metadata key lance-encoding:packed)",
-        DataType::Struct(children) if children.is_empty() => "empty structs",
-        DataType::List(_) | DataType::LargeList(_) => "lists",
-        DataType::FixedSizeList(..) => "fixed-size lists",
-        DataType::Map(..) => "maps",
-        DataType::Dictionary(..) => "Arrow dictionaries",
-        _ if field.logical_type == LogicalType::Json => "JSON columns",
-        _ => return Ok(()),
-    };
-    Err(Error::unsupported(format!(
-        "Unsupported data type: {feature} are not supported yet"
-    )))
-}
-
 impl<'a> Leaf<'a> {
+    fn new(field: LeafField, sources: &[FieldSource<'a>]) -> Self {
+        let source = sources
+            .iter()
+            .find_map(|s| Some((s.reader, *s.columns.get(&field.field.id)?)));
+        Self { field, source }
+    }
+
     fn place(&self) -> String {
         match self.source {
-            Some((reader, _)) => format!("{}: column '{}'", reader.path(), self.path),
-            None => format!("column '{}'", self.path),
+            Some((reader, _)) => format!("{}: column '{}'", reader.path(), self.field.path),
+            None => format!("column '{}'", self.field.path),
         }
     }
 
@@ -392,7 +349,8 @@ impl<'a> Leaf<'a> {
             });
         };
         let plan = || {
-            let pages = reader.pages(column, self.shape, self.depth)?;
+            let rows = self.slots(rows)?;
+            let pages = reader.pages(column, &self.field)?;
             let mut reads = Vec::new();
             let end = |page: &Arc<Page>| page.info().first_row + page.info().length;
             let length = pages.last().map_or(0, end);
@@ -404,7 +362,7 @@ impl<'a> Leaf<'a> {
             }
             let first = rows.first().map_or(length, |r| r.start);
             for page in pages.iter().skip(pages.partition_point(|p| end(p) <= first)) {
-                let inside = ranges::clip(rows, page.info().first_row..end(page));
+                let inside = ranges::clip(&rows, page.info().first_row..end(page));
                 if !inside.is_empty() {
                     reads.push(PageRead::new(page.clone(), inside));
                 }
@@ -417,24 +375,30 @@ impl<'a> Leaf<'a> {
         plan().context(|| self.place())
     }
 
+    /// Rows in the units of the column's pages: below a fixed-size list of structs each row is several slots.
+    fn slots(&self, rows: &[Range<u64>]) -> Result<Vec<Range<u64>>> {
+        let factor = slots_per_row(&self.field.nodes);
+        let scale = |r: &Range<u64>| Some(r.start.checked_mul(factor)?..r.end.checked_mul(factor)?);
+        let scaled: Option<Vec<_>> = rows.iter().map(scale).collect();
+        scaled.ok_or_else(|| Error::corrupt("row numbers overflow 64 bits"))
+    }
+
     /// Decodes the column; `None` if no source holds it.
     fn decode(&self, plan: &LeafPlan<'_>, rows: usize) -> Result<Option<ColumnSink>> {
         if plan.reader.is_none() {
             return Ok(None);
         }
-        let mut sink = ColumnSink::new(self.shape, self.depth, rows);
+        let mut sink = ColumnSink::new(&self.field.shape, &self.field.nodes, rows);
         for read in &plan.reads {
             read.decode(&mut sink)
                 .map_err(|e| e.context(read.place()))
                 .context(|| self.place())?;
         }
-        if sink.len != rows {
+        if sink.structure.rows() != rows {
+            let found = sink.structure.rows();
             return Err(
-                Error::corrupt(format!("{} rows decoded, expected {rows}", sink.len)).context(self.place()),
+                Error::corrupt(format!("{found} rows decoded, expected {rows}")).context(self.place())
             );
-        }
-        if !self.field.nullable && sink.layers.first().is_some_and(|l| l.has_nulls()) && self.depth == 1 {
-            return Err(Error::corrupt("nulls in a non-nullable field").context(self.place()));
         }
         Ok(Some(sink))
     }

@@ -5,17 +5,16 @@
 
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, BinaryArray, RecordBatch, StringArray, StructArray};
-use arrow_buffer::NullBuffer;
+use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
 
 use crate::container::{ColumnPages, ContainerWriter, PageToWrite};
 use crate::io::FileSink;
+use crate::leaves::{LeafField, leaf_fields};
 use crate::proto::lance::file::Schema as SchemaMessage;
 use crate::schema::{Field, Schema};
-use crate::v2_1::ValueShape;
-use crate::v2_1::encode::{LeafPiece, PageLevels, PageValues, encode_page};
+use crate::v2_1::encode::{encode_page, null_in_required, value_bytes};
+use crate::v2_1::slots_per_row;
 use crate::{Context, Error, FileVersion, Result, parallel, v2_0};
 
 /// Bytes of a page at most in version 2.0, unless the caller says otherwise.
@@ -68,11 +67,12 @@ pub struct FileWriter {
 /// A leaf column on its way to the file.
 #[derive(Debug)]
 struct LeafColumn {
-    path: String,
-    field_id: i32,
-    depth: usize,
-    pieces: Vec<LeafPiece>,
-    /// Bytes and rows in `pieces`.
+    leaf: Arc<LeafField>,
+    /// The top-level field.
+    top: Arc<Field>,
+    /// Collected rows of the top-level field.
+    pieces: Vec<ArrayRef>,
+    /// Bytes of the leaf's values, and rows, in `pieces`.
     bytes: usize,
     rows: usize,
     /// First row of `pieces`.
@@ -91,7 +91,11 @@ impl FileWriter {
         let mut columns = Vec::new();
         let old = options.version == FileVersion::V2_0;
         for field in schema.fields.iter().filter(|_| !old) {
-            leaf_columns(field, "", 1, &mut columns)?;
+            columns.extend(
+                leaf_fields(field)?
+                    .into_iter()
+                    .map(|leaf| LeafColumn::new(leaf, field.clone())),
+            );
         }
         let share = |total: u64| usize::try_from(total).unwrap_or(usize::MAX) / schema.fields.len().max(1);
         let page_bytes = options.data_cache_bytes.map_or(PAGE_BYTES, share).max(1);
@@ -155,20 +159,27 @@ impl FileWriter {
             self.num_rows += batch.num_rows() as u64;
             return Ok(());
         }
-        let mut pieces = Vec::with_capacity(self.columns.len());
+        let mut arrays = Vec::with_capacity(self.columns.len());
         for field in &self.schema.fields {
             let array = batch
                 .column_by_name(&field.name)
                 .ok_or_else(|| Error::schema_mismatch(format!("the batch has no column '{}'", field.name)))?;
-            take_apart(field, array, &[], &mut pieces).context(|| format!("column '{}'", field.name))?;
+            check_type(field, array.data_type())?;
+            if !field.nullable && array.logical_null_count() > 0 {
+                return Err(null_in_required(field));
+            }
+            arrays.push(array);
         }
         if batch.num_rows() == 0 {
             return Ok(());
         }
-        for (column, piece) in self.columns.iter_mut().zip(pieces) {
-            column.bytes += piece.value_bytes()?;
-            column.rows += piece.array.len();
-            column.pieces.push(piece);
+        let mut columns = self.columns.iter_mut().peekable();
+        for (field, array) in self.schema.fields.iter().zip(arrays) {
+            while let Some(column) = columns.next_if(|c| Arc::ptr_eq(&c.top, field)) {
+                column.bytes += value_bytes(array, &column.leaf.steps);
+                column.rows += array.len();
+                column.pieces.push(array.clone());
+            }
         }
         self.num_rows += batch.num_rows() as u64;
         self.flush(self.page_bytes)
@@ -181,7 +192,7 @@ impl FileWriter {
             fields: self.schema.to_proto(),
             metadata: self.schema.metadata_to_proto(),
         };
-        let mut fields: Vec<i32> = self.columns.iter().map(|c| c.field_id).collect();
+        let mut fields: Vec<i32> = self.columns.iter().map(|c| c.leaf.field.id).collect();
         let mut pages: Vec<_> = self.columns.into_iter().map(|c| c.pages).collect();
         if let Some(columns) = self.columns_v2_0 {
             fields = columns.field_ids();
@@ -206,7 +217,7 @@ impl FileWriter {
             if column.rows > 0 && column.bytes >= threshold {
                 jobs.extend(
                     column
-                        .cut_pages(self.page_bytes)
+                        .cut_pages(self.page_bytes, threshold == 0)
                         .into_iter()
                         .map(|page| (number, page)),
                 );
@@ -221,8 +232,11 @@ impl FileWriter {
         while !jobs.is_empty() {
             let batch: Vec<_> = jobs.drain(..jobs.len().min(threads * 4)).collect();
             let encode = |(number, page): (usize, PageJob)| Ok((number, page.encode(version)?));
-            for (number, page) in parallel::map(batch, threads, encode)? {
-                if let Some(column) = self.columns.get_mut(number) {
+            for (number, pages) in parallel::map(batch, threads, encode)? {
+                let Some(column) = self.columns.get_mut(number) else {
+                    continue;
+                };
+                for page in pages {
                     self.container.write_page(&mut column.pages, page)?;
                 }
             }
@@ -244,49 +258,87 @@ fn columns_v2_0(schema: &Schema, page_bytes: usize, options: &WriterOptions) -> 
     v2_0::Columns::new(schema, page_bytes.min(max), options.threads)
 }
 
-/// The rows of one page.
+/// Rows that make one page, or several if they have very many levels.
 struct PageJob {
-    path: String,
-    depth: usize,
-    pieces: Vec<LeafPiece>,
+    leaf: Arc<LeafField>,
+    top: Arc<Field>,
+    pieces: Vec<ArrayRef>,
     rows: usize,
     first_row: u64,
+    /// No other page follows or went before.
+    only: bool,
 }
 
 impl PageJob {
-    fn encode(&self, version: FileVersion) -> Result<PageToWrite> {
-        let encode = || {
-            let rows = self.pieces.iter().map(|p| (p.array.len(), p.validity.as_slice()));
-            let levels = PageLevels::new(self.depth, rows);
-            let values = PageValues::new(&self.pieces, &levels)?;
-            encode_page(&values, &levels, version)
+    fn encode(&self, version: FileVersion) -> Result<Vec<PageToWrite>> {
+        let page = encode_page(&self.pieces, &self.top, &self.leaf, version, self.only)
+            .context(|| format!("column '{}'", self.leaf.path))?;
+        let Some(page) = page else {
+            let (front, back) = self.halves();
+            let mut pages = front.encode(version)?;
+            pages.extend(back.encode(version)?);
+            return Ok(pages);
         };
-        let page = encode().context(|| format!("column '{}'", self.path))?;
-        let length = self.rows as u64;
-        Ok(PageToWrite {
+        let length = self.rows as u64 * slots_per_row(&self.leaf.nodes);
+        Ok(vec![PageToWrite {
             layout: page.layout,
             buffers: page.buffers,
             length,
             priority: self.first_row,
-        })
+        }])
+    }
+
+    fn halves(&self) -> (Self, Self) {
+        let middle = self.rows / 2;
+        let part = |first_row: u64, rows: usize| Self {
+            leaf: self.leaf.clone(),
+            top: self.top.clone(),
+            pieces: Vec::new(),
+            rows,
+            first_row,
+            only: false,
+        };
+        let mut front = part(self.first_row, middle);
+        let mut back = part(self.first_row + middle as u64, self.rows - middle);
+        let mut room = middle;
+        for piece in &self.pieces {
+            let rows = room.min(piece.len());
+            front.pieces.push(piece.slice(0, rows));
+            back.pieces.push(piece.slice(rows, piece.len() - rows));
+            room -= rows;
+        }
+        (front, back)
     }
 }
 
 impl LeafColumn {
-    /// Takes all collected rows as pages of about `page_bytes`.
-    fn cut_pages(&mut self, page_bytes: usize) -> Vec<PageJob> {
+    fn new(leaf: LeafField, top: Arc<Field>) -> Self {
+        let pages = ColumnPages::default();
+        Self {
+            leaf: Arc::new(leaf),
+            top,
+            pieces: Vec::new(),
+            bytes: 0,
+            rows: 0,
+            first_row: 0,
+            pages,
+        }
+    }
+
+    /// Takes all collected rows as pages of about `page_bytes`; `last` tells that no more rows come.
+    fn cut_pages(&mut self, page_bytes: usize, last: bool) -> Vec<PageJob> {
         let pages = (self.bytes / page_bytes).clamp(1, self.rows.max(1));
         let rows_per_page = self.rows.div_ceil(pages);
         let mut jobs: Vec<PageJob> = Vec::with_capacity(pages);
         let mut room = 0;
         for piece in std::mem::take(&mut self.pieces) {
             let mut start = 0;
-            while start < piece.array.len() {
+            while start < piece.len() {
                 if room == 0 {
                     room = rows_per_page;
                     jobs.push(self.new_job());
                 }
-                let rows = room.min(piece.array.len() - start);
+                let rows = room.min(piece.len() - start);
                 if let Some(job) = jobs.last_mut() {
                     job.pieces.push(piece.slice(start, rows));
                     job.rows += rows;
@@ -298,124 +350,73 @@ impl LeafColumn {
         }
         self.bytes = 0;
         self.rows = 0;
+        if let (true, true, [job]) = (last, self.pages.is_empty(), jobs.as_mut_slice()) {
+            job.only = true;
+        }
         jobs
     }
 
     fn new_job(&self) -> PageJob {
+        let (leaf, top) = (self.leaf.clone(), self.top.clone());
         PageJob {
-            path: self.path.clone(),
-            depth: self.depth,
+            leaf,
+            top,
             pieces: Vec::new(),
             rows: 0,
             first_row: self.first_row,
+            only: false,
         }
     }
 }
 
-fn leaf_columns(field: &Field, parent: &str, depth: usize, out: &mut Vec<LeafColumn>) -> Result<()> {
-    let path = if parent.is_empty() {
-        field.name.clone()
-    } else {
-        format!("{parent}.{}", field.name)
-    };
-    super::reader::check_supported(field).context(|| format!("column '{path}'"))?;
-    if matches!(field.data_type(), DataType::Struct(_)) {
-        return field
-            .children
-            .iter()
-            .try_for_each(|child| leaf_columns(child, &path, depth + 1, out));
+/// Whether an array of type `found` can be stored in a field: names of list items and map entries do not matter, nor whether
+/// the type says that nulls are possible.
+fn check_type(field: &Field, found: &DataType) -> Result<()> {
+    if fits(field, found) {
+        return Ok(());
     }
-    ValueShape::of(&field.data_type()).context(|| format!("column '{path}'"))?;
-    out.push(LeafColumn {
-        path,
-        field_id: field.id,
-        depth,
-        pieces: Vec::new(),
-        bytes: 0,
-        rows: 0,
-        first_row: 0,
-        pages: ColumnPages::default(),
-    });
-    Ok(())
-}
-
-/// Appends the leaf columns of an array; `above` is the validity of the nodes above it, the nearest first.
-fn take_apart(
-    field: &Field,
-    array: &ArrayRef,
-    above: &[Option<NullBuffer>],
-    out: &mut Vec<LeafPiece>,
-) -> Result<()> {
-    let array = &without_views(array);
-    let nulls = match array.data_type() {
-        DataType::Null => Some(NullBuffer::new_null(array.len())),
-        _ => array.nulls().cloned(),
-    };
-    check_nulls(field, nulls.as_ref(), above)?;
-    let mut validity = vec![nulls];
-    validity.extend_from_slice(above);
-    match (field.data_type(), array.data_type()) {
-        (DataType::Struct(_), DataType::Struct(_)) => {
-            let array: &StructArray = array.as_struct();
-            if array.num_columns() != field.children.len() {
-                return Err(wrong_type(field, array.data_type()));
-            }
-            for child in &field.children {
-                let column = array
-                    .column_by_name(&child.name)
-                    .ok_or_else(|| wrong_type(field, array.data_type()))?;
-                take_apart(child, column, &validity, out).context(|| format!("field '{}'", child.name))?;
-            }
-            Ok(())
-        }
-        (expected, found) if expected == *found => {
-            out.push(LeafPiece {
-                array: array.clone(),
-                validity,
-            });
-            Ok(())
-        }
-        (_, found) => Err(wrong_type(field, found)),
-    }
-}
-
-fn wrong_type(field: &Field, found: &DataType) -> Error {
-    Error::schema_mismatch(format!(
+    Err(Error::schema_mismatch(format!(
         "`{}` should have type {} but type was {found}",
         field.name,
         field.data_type()
-    ))
+    )))
 }
 
-/// A non-nullable field may be null only where a node above it is.
-fn check_nulls(field: &Field, nulls: Option<&NullBuffer>, above: &[Option<NullBuffer>]) -> Result<()> {
-    let Some(nulls) = nulls.filter(|n| !field.nullable && n.null_count() > 0) else {
-        return Ok(());
-    };
-    let hidden = above
-        .iter()
-        .fold(None, |all, node| NullBuffer::union(all.as_ref(), node.as_ref()));
-    let visible = match &hidden {
-        Some(hidden) => nulls
-            .iter()
-            .zip(hidden.iter())
-            .any(|(valid, above)| above && !valid),
-        None => true,
-    };
-    match visible {
-        false => Ok(()),
-        true => Err(Error::schema_mismatch(format!(
-            "The field `{}` contained null values even though the field is marked non-null in the schema",
-            field.name
-        ))),
+fn fits(field: &Field, found: &DataType) -> bool {
+    let only = |item: &DataType| matches!(field.children.as_slice(), [child] if fits(child, item));
+    match (field.data_type(), found) {
+        (DataType::Struct(_), DataType::Struct(fields)) => {
+            let child = |c: &Arc<Field>| fields.find(&c.name).is_some_and(|(_, f)| fits(c, f.data_type()));
+            fields.len() == field.children.len() && field.children.iter().all(child)
+        }
+        (DataType::List(_), DataType::List(item)) | (DataType::LargeList(_), DataType::LargeList(item)) => {
+            only(item.data_type())
+        }
+        (DataType::Map(..), DataType::Map(entries, _)) => match (field.children.first(), entries.data_type())
+        {
+            (Some(own), DataType::Struct(found)) => {
+                let pairs = own.children.iter().zip(found);
+                own.children.len() == found.len() && pairs.into_iter().all(|(c, f)| fits(c, f.data_type()))
+            }
+            _ => false,
+        },
+        (DataType::FixedSizeList(expected, n), DataType::FixedSizeList(item, found)) if n == *found => {
+            match field.children.is_empty() {
+                true => same_items(expected.data_type(), item.data_type()),
+                false => only(item.data_type()),
+            }
+        }
+        (DataType::Utf8, DataType::Utf8View) | (DataType::Binary, DataType::BinaryView) => true,
+        (expected, found) => expected == *found,
     }
 }
 
-/// String and binary views are stored as strings and binaries.
-fn without_views(array: &ArrayRef) -> ArrayRef {
-    match array.data_type() {
-        DataType::Utf8View => Arc::new(array.as_string_view().iter().collect::<StringArray>()),
-        DataType::BinaryView => Arc::new(array.as_binary_view().iter().collect::<BinaryArray>()),
-        _ => array.clone(),
+/// Item types of fixed-size lists without fields of their own.
+fn same_items(expected: &DataType, found: &DataType) -> bool {
+    match (expected, found) {
+        (DataType::FixedSizeList(a, n), DataType::FixedSizeList(b, m)) => {
+            n == m && same_items(a.data_type(), b.data_type())
+        }
+        (a, b) => a == b,
     }
 }

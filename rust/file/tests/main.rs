@@ -1,5 +1,13 @@
 //! Tests of the file crate, in one binary.
 
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
 mod hostile;
 mod io_counts;
 mod round_trip;

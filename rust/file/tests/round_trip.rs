@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::builder::{BinaryBuilder, StringBuilder};
 use arrow_array::types::*;
 use arrow_array::*;
-use arrow_buffer::{BooleanBuffer, NullBuffer, i256};
+use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, i256};
 use arrow_schema::{DataType, Field, Schema};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
@@ -33,7 +33,7 @@ fn nulls(pattern: &str, n: usize) -> Option<NullBuffer> {
             "last" => i + 1 != n,
             "all" => false,
             "second" => i % 2 == 0,
-            "random" => mix(i) % 10 != 0,
+            "random" => !mix(i).is_multiple_of(10),
             _ => i / 1500 % 2 == 0,
         })
         .collect();
@@ -218,7 +218,8 @@ fn columns(n: usize, v: Option<NullBuffer>) -> Vec<(&'static str, ArrayRef)> {
         }
     }
     out.push(("binary", Arc::new(binary.finish())));
-    let large = LargeStringArray::from_iter((0..n).map(|i| (mix(i) % 5 != 0).then(|| format!("{i:x}"))));
+    let large =
+        LargeStringArray::from_iter((0..n).map(|i| (!mix(i).is_multiple_of(5)).then(|| format!("{i:x}"))));
     out.push(("large", Arc::new(large)));
     let inner = StructArray::new(
         vec![
@@ -236,7 +237,8 @@ fn columns(n: usize, v: Option<NullBuffer>) -> Vec<(&'static str, ArrayRef)> {
         Field::new("in", inner.data_type().clone(), true),
         Field::new("b", DataType::Boolean, true),
     ];
-    let b = BooleanArray::new((0..n).map(|i| i % 3 == 0).collect(), v);
+    let b = BooleanArray::new((0..n).map(|i| i % 3 == 0).collect(), v.clone());
+    out.extend(nested(n, &v));
     out.push((
         "struct",
         Arc::new(StructArray::new(
@@ -248,13 +250,172 @@ fn columns(n: usize, v: Option<NullBuffer>) -> Vec<(&'static str, ArrayRef)> {
     out
 }
 
+/// Lists, maps and fixed-size lists; the validity is that of the outermost node.
+fn nested(n: usize, v: &Option<NullBuffer>) -> Vec<(&'static str, ArrayRef)> {
+    let item = |data_type: &DataType| Arc::new(Field::new("item", data_type.clone(), true));
+    let list = |lengths: &dyn Fn(usize) -> usize,
+                nulls: Option<NullBuffer>,
+                n: usize,
+                values: &dyn Fn(usize) -> ArrayRef| {
+        let offsets = OffsetBuffer::<i32>::from_lengths((0..n).map(lengths));
+        let values = values(offsets.last().copied().unwrap_or(0) as usize);
+        let array = ListArray::new(item(values.data_type()), offsets, values, nulls);
+        Arc::new(array) as ArrayRef
+    };
+    let ints =
+        |n: usize| Arc::new(primitive::<Int32Type>(n, nulls("random", n), |i| i as i32 % 1000)) as ArrayRef;
+    let texts = |n: usize| strings(n, &nulls("random", n), |i| format!("tag {}", mix(i) % 5000));
+    let full = |n: usize| Arc::new(primitive::<Int64Type>(n, None, |i| mix(i) as i64)) as ArrayRef;
+    let some = |i: usize| mix(i) as usize % 4;
+    let structs = |n: usize| {
+        let fields = vec![
+            Field::new("a", DataType::Int32, true),
+            Field::new("b", DataType::Utf8, true),
+        ];
+        Arc::new(StructArray::new(
+            fields.into(),
+            vec![ints(n), texts(n)],
+            nulls("second", n),
+        )) as ArrayRef
+    };
+    let floats = |n: usize| Arc::new(primitive::<Float32Type>(n, None, |i| i as f32 * 0.5)) as ArrayRef;
+    let holes = |n: usize| {
+        Arc::new(primitive::<Float32Type>(n, nulls("second", n), |i| {
+            i as f32 * 0.5
+        })) as ArrayRef
+    };
+    let vector = |size: i32, items: ArrayRef, nulls| {
+        Arc::new(FixedSizeListArray::new(
+            item(items.data_type()),
+            size,
+            items,
+            nulls,
+        )) as ArrayRef
+    };
+    let large = LargeListArray::new(
+        item(&DataType::Int64),
+        OffsetBuffer::<i64>::from_lengths((0..n).map(some)),
+        full((0..n).map(some).sum()),
+        v.clone(),
+    );
+    let inner_list = |n: usize| list(&|i| (i + 1) % 3, nulls("random", n), n, &ints);
+    let deep = |n: usize| list(&|i| (i + 2) % 3, nulls("second", n), n, &inner_list);
+    let list_in_struct = {
+        let l = inner_list(n);
+        let fields = vec![
+            Field::new("l", l.data_type().clone(), true),
+            Field::new("z", DataType::Int32, true),
+        ];
+        StructArray::new(fields.into(), vec![l, ints(n)], v.clone())
+    };
+    let struct_with_list = |n: usize| {
+        let l = inner_list(n);
+        let fields = vec![
+            Field::new("l", l.data_type().clone(), true),
+            Field::new("z", DataType::Int32, true),
+        ];
+        Arc::new(StructArray::new(
+            fields.into(),
+            vec![l, ints(n)],
+            nulls("second", n),
+        )) as ArrayRef
+    };
+    let bools =
+        |n: usize| Arc::new(BooleanArray::new((0..n).map(|i| mix(i) & 1 == 1).collect(), None)) as ArrayRef;
+    vec![
+        ("list", list(&some, v.clone(), n, &ints)),
+        ("list_text", list(&some, v.clone(), n, &texts)),
+        ("list_full", list(&|_| 3, None, n, &full)),
+        ("list_empty", list(&|_| 0, v.clone(), n, &ints)),
+        (
+            "list_long",
+            list(&|i| if i % 700 == 3 { 5000 } else { 0 }, v.clone(), n, &full),
+        ),
+        (
+            "list_null_items",
+            list(&some, v.clone(), n, &|n| Arc::new(Int32Array::new_null(n))),
+        ),
+        ("large_list", Arc::new(large)),
+        ("list_list", list(&some, v.clone(), n, &inner_list)),
+        ("list_list_list", list(&|i| i % 3, v.clone(), n, &deep)),
+        ("list_struct", list(&some, v.clone(), n, &structs)),
+        ("list_struct_list", list(&some, v.clone(), n, &struct_with_list)),
+        ("struct_list", Arc::new(list_in_struct)),
+        (
+            "list_wide",
+            list(&|i| i % 2, v.clone(), n, &|n| {
+                strings(n, &None, |i| format!("{i}{}", "w".repeat(260)))
+            }),
+        ),
+        ("vector4", vector(4, floats(n * 4), v.clone())),
+        ("vector4_holes", vector(4, holes(n * 4), v.clone())),
+        ("vector100", vector(100, floats(n * 100), v.clone())),
+        ("vector100_holes", vector(100, holes(n * 100), v.clone())),
+        ("vector_bool", vector(12, bools(n * 12), v.clone())),
+        (
+            "matrix",
+            vector(2, vector(3, holes(n * 6), nulls("random", n * 2)), v.clone()),
+        ),
+        (
+            "list_vector",
+            list(&some, v.clone(), n, &|n| {
+                vector(4, floats(n * 4), nulls("random", n))
+            }),
+        ),
+        (
+            "list_vector_wide",
+            list(&|i| i % 2, v.clone(), n, &|n| {
+                vector(70, floats(n * 70), nulls("random", n))
+            }),
+        ),
+    ]
+}
+
+/// Types of 2.2 only.
+fn maps_and_vectors_of_structs(n: usize, v: &Option<NullBuffer>) -> Vec<(&'static str, ArrayRef)> {
+    let offsets = OffsetBuffer::<i32>::from_lengths((0..n).map(|i| mix(i) as usize % 3));
+    let entries = offsets.last().copied().unwrap_or(0) as usize;
+    let keys = strings(entries, &None, |i| format!("key {i}"));
+    let values: ArrayRef = Arc::new(primitive::<Int32Type>(entries, nulls("random", entries), |i| {
+        i as i32
+    }));
+    let fields = vec![
+        Field::new("key", DataType::Utf8, false),
+        Field::new("value", DataType::Int32, true),
+    ];
+    let entries = StructArray::new(fields.into(), vec![keys, values], None);
+    let field = Arc::new(Field::new("entries", entries.data_type().clone(), false));
+    let fields = vec![
+        Field::new("x", DataType::Int32, true),
+        Field::new("y", DataType::Utf8, true),
+    ];
+    let x = primitive::<Int32Type>(n * 3, nulls("random", n * 3), |i| i as i32);
+    let y = strings(n * 3, &nulls("second", n * 3), |i| i.to_string());
+    let structs = StructArray::new(fields.into(), vec![Arc::new(x), y], nulls("blocks", n * 3));
+    let item = Arc::new(Field::new("item", structs.data_type().clone(), true));
+    let vectors: ArrayRef = Arc::new(FixedSizeListArray::new(item, 3, Arc::new(structs), v.clone()));
+    let inside = vec![Field::new("v", vectors.data_type().clone(), true)];
+    let outer = StructArray::new(inside.into(), vec![vectors.clone()], nulls("random", n));
+    vec![
+        (
+            "map",
+            Arc::new(MapArray::new(field, offsets, entries, v.clone(), false)),
+        ),
+        ("vector_of_structs", vectors),
+        ("struct_of_vector_of_structs", Arc::new(outer)),
+    ]
+}
+
 fn fixed_binary(width: i32, n: usize, nulls: Option<NullBuffer>) -> ArrayRef {
     let bytes: Vec<u8> = (0..n * width as usize).map(|i| mix(i / 2) as u8).collect();
     Arc::new(FixedSizeBinaryArray::new(width, bytes.into(), nulls))
 }
 
-fn batch(n: usize, pattern: &str) -> RecordBatch {
-    let columns = columns(n, nulls(pattern, n));
+fn batch(n: usize, pattern: &str, version: FileVersion) -> RecordBatch {
+    let mut columns = columns(n, nulls(pattern, n));
+    if version >= FileVersion::V2_2 {
+        columns.extend(maps_and_vectors_of_structs(n, &nulls(pattern, n)));
+    }
     let fields: Vec<_> = columns
         .iter()
         .map(|(name, a)| Field::new(*name, a.data_type().clone(), true))
@@ -297,7 +458,8 @@ fn check(expected: &RecordBatch, bytes: Vec<u8>, what: &str) {
     let (start, end) = (n / 4, n - n / 5);
     let part = expected.slice(start as usize, (end - start) as usize);
     assert_equal(&read(None, Rows::Range(start..end)), &part, "part");
-    let one = expected.project(&[expected.num_columns() - 1]).unwrap();
+    let one = expected.schema().index_of("struct").unwrap();
+    let one = expected.project(&[one]).unwrap();
     assert_equal(&read(Some(&["struct"]), Rows::Range(0..n)), &one, "one column");
 }
 
@@ -309,7 +471,7 @@ fn every_type_null_pattern_and_size() {
                 if n > 5000 && !matches!(pattern, "none" | "random") {
                     continue;
                 }
-                let batch = batch(n, pattern);
+                let batch = batch(n, pattern, version);
                 let bytes = write(std::slice::from_ref(&batch), options(version)).unwrap();
                 check(&batch, bytes, &format!("{version}, {pattern}, {n} rows"));
             }
@@ -321,7 +483,7 @@ fn every_type_null_pattern_and_size() {
 fn slices_with_a_bit_offset() {
     for version in VERSIONS {
         for (start, len) in [(3, 1500), (1, 1024), (13, 2), (2999, 1)] {
-            let batch = batch(3000, "random").slice(start, len);
+            let batch = batch(3000, "random", version).slice(start, len);
             let bytes = write(std::slice::from_ref(&batch), options(version)).unwrap();
             check(&batch, bytes, &format!("{version}, slice {start}+{len}"));
         }
@@ -335,7 +497,7 @@ fn pages_of_different_nullability() {
         let batches: Vec<_> = patterns
             .iter()
             .zip([1000, 1, 2048, 300, 1025])
-            .map(|(p, n)| batch(n, p))
+            .map(|(p, n)| batch(n, p, version))
             .collect();
         // One page a batch.
         let options = WriterOptions {

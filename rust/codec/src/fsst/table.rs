@@ -21,6 +21,8 @@ pub const TABLE_LEN: usize = 2312;
 const HEADER_LEN: usize = 8;
 const MAGIC: [u8; 4] = *b"TSSF";
 const CODED: u8 = 1;
+/// Length of a code without a symbol: above the sum of any 8 symbols.
+pub(super) const NO_SYMBOL: usize = 128;
 
 /// A string of 1 to 8 bytes; the bytes after `len` are zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,7 +56,7 @@ pub struct SymbolTable {
     /// Whether values are coded at all.
     pub(super) coded: bool,
     pub(super) symbols: Vec<Symbol>,
-    /// By code, for the decoder: bytes and lengths. The length of a code without a symbol is 0.
+    /// By code, for the decoder: bytes and lengths. The length of a code without a symbol is [`NO_SYMBOL`].
     pub(super) bytes: [u64; 256],
     pub(super) lengths: [u8; 256],
     matcher: OnceLock<Matcher>,
@@ -78,7 +80,7 @@ impl SymbolTable {
     /// At most 255 symbols.
     fn new(coded: bool, mut symbols: Vec<Symbol>) -> Self {
         symbols.truncate(MAX_SYMBOLS);
-        let (mut bytes, mut lengths) = ([0; 256], [0; 256]);
+        let (mut bytes, mut lengths) = ([0; 256], [NO_SYMBOL as u8; 256]);
         for ((symbol, bytes), len) in symbols.iter().zip(&mut bytes).zip(&mut lengths) {
             *bytes = symbol.bytes;
             *len = symbol.len;

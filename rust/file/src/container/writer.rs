@@ -61,6 +61,11 @@ impl ColumnPages {
             is_blob: true,
         }
     }
+
+    /// Whether no page was written yet.
+    pub fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
 }
 
 /// Writes the sections of a file in order.

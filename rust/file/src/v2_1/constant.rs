@@ -8,14 +8,16 @@
 //!
 //! Raw levels are u16, one a slot; 2.2 may compress those of levels-only pages with a block codec.
 
-use bytes::Bytes;
+use std::ops::Range;
 
+use bytes::Bytes;
 use glaive_codec::ByteCursor;
 
-use super::codec::{BlockCodec, decode_levels};
-use super::layers::Layers;
+use super::codec::BlockCodec;
+use super::layers::{ColumnPath, Layers};
+use super::levels::SlotLevels;
 use super::{ColumnSink, ValueShape};
-use crate::proto::lance::encodings21::ConstantLayout;
+use crate::proto::lance::encodings21::{CompressiveEncoding, ConstantLayout};
 use crate::{Context, Error, FileVersion, Result};
 
 /// How a constant page is laid out.
@@ -23,54 +25,56 @@ use crate::{Context, Error, FileVersion, Result};
 pub struct ConstantPage {
     layers: Layers,
     form: Form,
+    /// Rows, or slots below a fixed-size list of structs.
     length: u64,
 }
 
 #[derive(Debug)]
 enum Form {
     AllNull,
-    Scalar {
-        inline: Option<Bytes>,
-        buffers: usize,
-    },
-    LevelsOnly {
-        codec: Option<BlockCodec>,
-        num_levels: u64,
-    },
+    Scalar { inline: Option<Bytes>, buffers: usize },
+    LevelsOnly { rep: LevelStream, def: LevelStream },
+}
+
+/// How a stream of levels is stored: raw without a codec.
+#[derive(Debug, Default)]
+struct LevelStream {
+    codec: Option<BlockCodec>,
+    /// Number of levels; 0 = follows from the size of raw levels.
+    count: u64,
 }
 
 /// A constant page whose buffers were read.
 #[derive(Debug)]
 pub struct ConstantState {
-    /// Definition levels; `None` means that every slot has the same meaning.
-    levels: Option<Vec<u16>>,
+    levels: SlotLevels,
     scalar: Option<Bytes>,
 }
 
 impl ConstantPage {
-    /// Checks a layout against the shape, path depth and version of its column.
+    /// Checks a layout against the path and version of its column.
     pub fn parse(
         layout: &ConstantLayout,
         num_buffers: usize,
         length: u64,
-        depth: usize,
+        path: &ColumnPath,
         version: FileVersion,
     ) -> Result<Self> {
-        let layers = Layers::parse(&layout.layers, depth)?;
+        let layers = Layers::parse(&layout.layers, path)?;
         let form = if layout.inline_value.is_some() || matches!(num_buffers, 1 | 3) {
             scalar_form(layout, num_buffers, version)?
         } else if layers.is_single_nullable() {
             Form::AllNull
         } else if num_buffers == 2 {
-            let codec = layout
-                .def_compression
-                .as_ref()
-                .map(BlockCodec::parse)
-                .transpose()?;
-            Form::LevelsOnly {
-                codec,
-                num_levels: layout.num_def_values,
-            }
+            let stream = |codec: &Option<CompressiveEncoding>, count| {
+                Ok::<_, Error>(LevelStream {
+                    codec: codec.as_ref().map(BlockCodec::parse).transpose()?,
+                    count,
+                })
+            };
+            let rep = stream(&layout.rep_compression, layout.num_rep_values)?;
+            let def = stream(&layout.def_compression, layout.num_def_values)?;
+            Form::LevelsOnly { rep, def }
         } else {
             return Err(Error::corrupt(format!(
                 "constant page with {num_buffers} buffers"
@@ -80,15 +84,16 @@ impl ConstantPage {
     }
 
     /// Reads levels and scalar from the page's buffers.
-    pub fn init(&self, shape: ValueShape, buffers: &[Bytes]) -> Result<ConstantState> {
+    pub fn init(&self, shape: &ValueShape, buffers: &[Bytes]) -> Result<ConstantState> {
+        let raw = LevelStream::default();
         match &self.form {
             Form::AllNull => Ok(ConstantState {
-                levels: None,
+                levels: SlotLevels::default(),
                 scalar: None,
             }),
-            Form::LevelsOnly { codec, num_levels } => {
-                let levels = self.levels(buffers.get(1), codec.as_ref(), *num_levels)?;
-                if levels.as_ref().is_none_or(|l| l.contains(&0)) && shape != ValueShape::Null {
+            Form::LevelsOnly { rep, def } => {
+                let levels = self.levels(buffers.first().zip(buffers.get(1)), rep, def)?;
+                if levels.def.as_ref().is_none_or(|l| l.contains(&0)) && *shape != ValueShape::Null {
                     return Err(Error::corrupt("a slot of a page without values is not null"));
                 }
                 Ok(ConstantState { levels, scalar: None })
@@ -97,11 +102,12 @@ impl ConstantPage {
                 inline,
                 buffers: count,
             } => {
-                let levels = match *count {
-                    2 => self.levels(buffers.get(1), None, 0)?,
-                    3 => self.levels(buffers.get(2), None, 0)?,
+                let streams = match *count {
+                    2 => buffers.first().zip(buffers.get(1)),
+                    3 => buffers.get(1).zip(buffers.get(2)),
                     _ => None,
                 };
+                let levels = self.levels(streams, &raw, &raw)?;
                 let scalar = match inline {
                     Some(value) => inline_scalar(value, shape)?,
                     None => buffer_scalar(buffers.first(), shape)?,
@@ -114,54 +120,84 @@ impl ConstantPage {
         }
     }
 
-    /// Definition levels of the page; an empty buffer means that there are none.
+    /// The levels of the page; an empty buffer means that a stream is absent.
     fn levels(
         &self,
-        buffer: Option<&Bytes>,
-        codec: Option<&BlockCodec>,
-        declared: u64,
-    ) -> Result<Option<Vec<u16>>> {
-        let buffer = buffer.filter(|b| !b.is_empty());
-        let (Some(buffer), true) = (buffer, self.layers.max_def() > 0) else {
-            return Ok(None);
+        buffers: Option<(&Bytes, &Bytes)>,
+        rep: &LevelStream,
+        def: &LevelStream,
+    ) -> Result<SlotLevels> {
+        let (rep, def) = match buffers {
+            Some((rep_buffer, def_buffer)) => (
+                rep.decode(rep_buffer).context(|| "repetition levels")?,
+                def.decode(def_buffer).context(|| "definition levels")?,
+            ),
+            None => (None, None),
         };
-        let count = usize::try_from(self.length).map_err(|_| Error::corrupt("page too long"))?;
-        if declared != 0 && declared != self.length {
+        // Levels of a stream whose layers know none are all 0.
+        let rep = rep.filter(|_| self.layers.max_rep() > 0);
+        let def = def.filter(|_| self.layers.max_def() > 0);
+        let slots = match rep.as_ref().or(def.as_ref()) {
+            Some(levels) => levels.len(),
+            None => usize::try_from(self.length).map_err(|_| Error::corrupt("page too long"))?,
+        };
+        let levels = SlotLevels::new(&self.layers, rep, def, slots)?;
+        if levels.rep.is_none() && self.layers.max_rep() > 0 {
+            return Err(Error::corrupt("a page of lists without repetition levels"));
+        }
+        let starts_row = levels
+            .rep
+            .as_ref()
+            .and_then(|r| r.first())
+            .is_none_or(|r| *r == self.layers.max_rep());
+        if levels.rows_started(&self.layers) as u64 != self.length || !starts_row {
             return Err(Error::corrupt(format!(
-                "{declared} levels in a page of {} rows",
+                "the levels do not make the {} rows of the page",
                 self.length
             )));
         }
-        let raw = BlockCodec::raw_levels();
-        let levels = decode_levels(codec.unwrap_or(&raw), buffer, count).context(|| "definition levels")?;
-        self.layers.check(&levels)?;
-        Ok(Some(levels))
+        Ok(levels)
     }
 
     /// Appends `rows` of the page.
-    pub fn decode(
-        &self,
-        state: &ConstantState,
-        rows: &[std::ops::Range<u64>],
-        out: &mut ColumnSink,
-    ) -> Result<()> {
-        for range in rows {
-            let n = (range.end - range.start) as usize;
-            match (&self.form, &state.levels) {
-                (Form::AllNull, _) => out.push_levels(&self.layers, &vec![1; n]),
-                (_, Some(levels)) => {
-                    let part = levels.get(range.start as usize..range.end as usize);
-                    let part = part.ok_or_else(|| Error::corrupt("fewer levels than rows"))?;
-                    out.push_levels(&self.layers, part);
-                }
-                (_, None) => out.push_valid(n),
+    pub fn decode(&self, state: &ConstantState, rows: &[Range<u64>], out: &mut ColumnSink) -> Result<()> {
+        if matches!(self.form, Form::AllNull) {
+            for range in rows {
+                let n = (range.end - range.start) as usize;
+                out.values.push_default(n)?;
+                out.structure.push_null(n);
             }
+            return Ok(());
+        }
+        for slots in state.levels.slots_of(&self.layers, 0, rows) {
+            let values = state.levels.values_of(&self.layers, &slots);
+            let n = (values.end - values.start) as usize;
             match &state.scalar {
                 Some(value) => out.values.push_repeated(value, n)?,
                 None => out.values.push_default(n)?,
             }
+            state.levels.push(&self.layers, &slots, out);
         }
         Ok(())
+    }
+}
+
+impl LevelStream {
+    fn decode(&self, buffer: &Bytes) -> Result<Option<Vec<u16>>> {
+        if buffer.is_empty() {
+            return Ok(None);
+        }
+        let count = match self.count {
+            0 => buffer.len() as u64 / 2,
+            count => count,
+        };
+        let count = usize::try_from(count).map_err(|_| Error::corrupt("too many levels"))?;
+        let raw = BlockCodec::raw_levels();
+        self.codec
+            .as_ref()
+            .unwrap_or(&raw)
+            .decode_levels(buffer, count)
+            .map(Some)
     }
 }
 
@@ -179,7 +215,7 @@ fn scalar_form(layout: &ConstantLayout, buffers: usize, version: FileVersion) ->
 }
 
 /// The inline form: the value bytes of a fixed-width type.
-fn inline_scalar(value: &Bytes, shape: ValueShape) -> Result<Bytes> {
+fn inline_scalar(value: &Bytes, shape: &ValueShape) -> Result<Bytes> {
     let expected = match shape {
         ValueShape::Fixed { bits } if bits.div_ceil(8) <= 32 => bits.div_ceil(8) as usize,
         _ => return Err(Error::corrupt("an inline constant of a type that has none")),
@@ -194,7 +230,7 @@ fn inline_scalar(value: &Bytes, shape: ValueShape) -> Result<Bytes> {
 }
 
 /// The buffer form: `u32 n; u32 len[n]; bytes`, the Arrow buffers of an array of length 1.
-fn buffer_scalar(buffer: Option<&Bytes>, shape: ValueShape) -> Result<Bytes> {
+fn buffer_scalar(buffer: Option<&Bytes>, shape: &ValueShape) -> Result<Bytes> {
     let buffer = buffer.ok_or_else(|| Error::corrupt("scalar buffer is missing"))?;
     let mut cursor = ByteCursor::new(buffer);
     let num_buffers = cursor.u32()?;

@@ -189,7 +189,7 @@ mod tests {
     use super::*;
     use crate::v2_1::ValueShape;
 
-    const TEXT: ValueShape = ValueShape::Variable { offset_bits: 32 };
+    const TEXT: &ValueShape = &ValueShape::Variable { offset_bits: 32 };
 
     fn dictionary(items: &[&[u8]]) -> Dictionary {
         let mut values = Values::new(TEXT, 0);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     fn indices(of: &[u16]) -> Values {
-        let mut values = Values::new(ValueShape::Fixed { bits: 16 }, 0);
+        let mut values = Values::new(&ValueShape::Fixed { bits: 16 }, 0);
         values.grow::<u16>(of.len()).unwrap().copy_from_slice(of);
         values
     }

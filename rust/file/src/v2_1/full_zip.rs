@@ -1,12 +1,12 @@
-//! Full-zip pages: level and value side by side, each row addressable (format chapter 21, 5).
+//! Full-zip pages: levels and value side by side, each row addressable (format chapter 21, 5).
 //!
 //! ```text
-//! fixed width      control word | value                       row i at i * (word + value bytes)
-//! variable width   control word | u32 or u64 length | bytes    row i at entry i of the row index, buffer 1
+//! fixed width      control word | value                        without lists: row i at i * (word + value bytes)
+//! variable width   control word | u32 or u64 length | bytes     row i at entry i of the row index, buffer 1
 //! ```
 //!
-//! The control word holds the definition level, in 0, 1, 2 or 4 bytes. A null occupies its value bytes in the
-//! fixed form, and nothing but the control word in the variable form.
+//! The control word is `rep << bits_def | def`, in 0, 1, 2 or 4 bytes. A null or empty list is a control word alone. A null value
+//! occupies its value bytes in the fixed form, and nothing but the control word in the variable form.
 
 use std::ops::Range;
 
@@ -14,8 +14,10 @@ use bytes::Bytes;
 use glaive_codec::ByteCursor;
 
 use super::codec::ValueCodec;
-use super::layers::Layers;
-use super::{ColumnSink, ValueShape};
+use super::layers::{ColumnPath, Layers};
+use super::levels::SlotLevels;
+use super::sink::{ColumnSink, Values};
+use super::{ValueShape, ranges};
 use crate::container::PageInfo;
 use crate::proto::lance::encodings21::{FullZipLayout, full_zip_layout::Details};
 use crate::{Error, Result};
@@ -25,88 +27,106 @@ use crate::{Error, Result};
 pub struct FullZipPage {
     layers: Layers,
     codec: ValueCodec,
-    control_bytes: usize,
-    bits_def: u32,
+    control: Control,
     cell: Cell,
+    /// Bytes of one entry of the row index, if there is one.
+    index_bytes: Option<u64>,
+    num_slots: u64,
+}
+
+/// Control words: their size, and the levels in them.
+#[derive(Debug, Clone, Copy)]
+struct Control {
+    bytes: usize,
+    bits_rep: u32,
+    bits_def: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cell {
     /// Bytes of one value.
     Fixed(usize),
-    /// Bytes of the length in front of a value, and of one entry of the row index.
-    Variable { length_bytes: usize, index_bytes: u64 },
+    /// Bytes of the length in front of a value.
+    Variable(usize),
 }
 
 impl FullZipPage {
     /// Checks a layout against its page and column.
-    pub fn parse(layout: &FullZipLayout, page: &PageInfo, shape: ValueShape, depth: usize) -> Result<Self> {
-        let layers = Layers::parse(&layout.layers, depth)?;
-        if layout.bits_rep != 0 {
-            return Err(Error::corrupt("repetition levels in a column without lists"));
-        }
-        if layout.bits_def > 16 {
+    pub fn parse(
+        layout: &FullZipLayout,
+        page: &PageInfo,
+        shape: &ValueShape,
+        path: &ColumnPath,
+    ) -> Result<Self> {
+        let layers = Layers::parse(&layout.layers, path)?;
+        let control = Control::parse(layout)?;
+        if (layers.max_rep() > 0) != (control.bits_rep > 0) {
             return Err(Error::corrupt(format!(
-                "definition levels of {} bits",
-                layout.bits_def
+                "repetition levels of {} bits in a column of {} lists",
+                control.bits_rep,
+                layers.max_rep()
             )));
         }
-        let control_bytes = match layout.bits_def {
-            0 => 0,
-            1..=8 => 1,
-            _ => 2,
-        };
         let codec = layout
             .value_compression
             .as_ref()
             .ok_or_else(|| Error::corrupt("value codec is missing"))?;
         let codec = ValueCodec::parse(codec, shape)?;
-        if u64::from(layout.num_items) != page.length || layout.num_visible_items != layout.num_items {
+        if layers.max_rep() == 0 && u64::from(layout.num_items) != page.length {
             return Err(Error::corrupt(format!(
-                "{} slots, {} of them visible, in a page of {} rows",
-                layout.num_items, layout.num_visible_items, page.length
+                "{} slots in a page of {} rows",
+                layout.num_items, page.length
             )));
         }
         let cell = match layout.details {
             Some(Details::BitsPerValue(bits)) => fixed_cell(bits, shape, &codec)?,
-            Some(Details::BitsPerOffset(bits)) => variable_cell(bits, page, &codec)?,
-            None => return Err(Error::corrupt("neither value width nor offset width is given")),
+            Some(Details::BitsPerOffset(bits @ (32 | 64))) if codec.is_variable() => {
+                Cell::Variable(bits as usize / 8)
+            }
+            other => {
+                return Err(Error::corrupt(format!(
+                    "value width {other:?} does not fit the codec"
+                )));
+            }
+        };
+        let index_bytes = match cell {
+            Cell::Fixed(_) if control.bits_rep == 0 => None,
+            _ => Some(index_bytes(page)?),
         };
         let this = Self {
             layers,
             codec,
-            control_bytes,
-            bits_def: layout.bits_def,
+            control,
             cell,
+            index_bytes,
+            num_slots: layout.num_items.into(),
         };
-        this.check_buffers(page)?;
+        this.check_size(page)?;
         Ok(this)
     }
 
-    fn check_buffers(&self, page: &PageInfo) -> Result<()> {
-        let (Cell::Fixed(_), [zipped, ..]) = (self.cell, page.buffers.as_slice()) else {
-            return if page.buffers.len() >= 2 {
-                Ok(())
-            } else {
-                Err(Error::corrupt("row index is missing"))
-            };
-        };
-        match page.length.checked_mul(self.stride()) {
-            Some(expected) if expected == zipped.size => Ok(()),
-            _ => Err(Error::corrupt(format!(
-                "{} bytes for {} cells of {} bytes",
-                zipped.size,
+    /// Without a row index, positions follow from the size of a cell.
+    fn check_size(&self, page: &PageInfo) -> Result<()> {
+        let size = page
+            .buffers
+            .first()
+            .ok_or_else(|| Error::corrupt("zipped stream is missing"))?
+            .size;
+        if self.index_bytes.is_none() && page.length.checked_mul(self.stride()) != Some(size) {
+            return Err(Error::corrupt(format!(
+                "{size} bytes for {} cells of {} bytes",
                 page.length,
                 self.stride()
-            ))),
+            )));
         }
+        Ok(())
     }
 
     /// Bytes of one fixed-width cell with its control word.
     fn stride(&self) -> u64 {
         match self.cell {
-            Cell::Fixed(bytes) => (self.control_bytes + bytes) as u64,
-            Cell::Variable { .. } => 0,
+            Cell::Fixed(bytes) => (self.control.bytes + bytes) as u64,
+            Cell::Variable(_) => 0,
         }
     }
 
@@ -119,12 +139,9 @@ impl FullZipPage {
         Ok(vec![stream.range()])
     }
 
-    /// Ranges of the row index that `rows` need; none for fixed-width cells.
+    /// Ranges of the row index that `rows` need; none where positions follow from the size of a cell.
     pub fn index_ranges(&self, page: &PageInfo, rows: &[Range<u64>]) -> Result<Vec<Range<u64>>> {
-        let Cell::Variable {
-            index_bytes: width, ..
-        } = self.cell
-        else {
+        let Some(width) = self.index_bytes else {
             return Ok(Vec::new());
         };
         let index = page
@@ -147,125 +164,162 @@ impl FullZipPage {
             .buffers
             .first()
             .ok_or_else(|| Error::corrupt("zipped stream is missing"))?;
-        match self.cell {
-            Cell::Fixed(_) => rows
+        let Some(width) = self.index_bytes else {
+            return rows
                 .iter()
                 .map(|r| stream.slice(r.start * self.stride(), r.end * self.stride()))
-                .collect(),
-            Cell::Variable { index_bytes, .. } => {
-                let width = index_bytes as usize;
-                let ends = index.iter().map(|part| {
-                    let (first, last) = (part.get(..width), part.get(part.len().saturating_sub(width)..));
-                    stream.slice(entry(first)?, entry(last)?)
-                });
-                ends.collect()
-            }
-        }
+                .collect();
+        };
+        let width = width as usize;
+        let ends = index.iter().map(|part| {
+            let (first, last) = (part.get(..width), part.get(part.len().saturating_sub(width)..));
+            stream.slice(entry(first)?, entry(last)?)
+        });
+        ends.collect()
     }
 
     /// Appends the rows whose bytes were read: one element of `parts` for each range of rows.
-    pub fn decode(&self, rows: &[Range<u64>], parts: &[Bytes], out: &mut ColumnSink) -> Result<()> {
+    pub fn decode(
+        &self,
+        rows: &[Range<u64>],
+        parts: &[Bytes],
+        page_rows: u64,
+        out: &mut ColumnSink,
+    ) -> Result<()> {
+        let whole = ranges::is_all(rows, page_rows);
         for (range, part) in rows.iter().zip(parts) {
             let n = usize::try_from(range.end - range.start).map_err(|_| Error::corrupt("page too long"))?;
             match self.cell {
-                Cell::Fixed(_) if self.control_bytes == 0 => {
-                    out.push_valid(n);
-                    out.values.push_cells(part)?;
+                Cell::Fixed(_) if self.control.bytes == 0 => {
+                    out.structure.push_valid(n);
+                    self.codec.decode_cells(n, part, &mut out.values)?;
                 }
-                Cell::Fixed(width) => self.decode_fixed(width, n, part, out)?,
-                Cell::Variable { length_bytes, .. } => self.decode_variable(length_bytes, n, part, out)?,
+                _ => {
+                    let slots = self.decode_slots(n, part, out)?;
+                    if whole && slots as u64 != self.num_slots {
+                        return Err(Error::corrupt(format!(
+                            "{slots} slots, the page says {}",
+                            self.num_slots
+                        )));
+                    }
+                }
             }
         }
         Ok(())
     }
 
-    fn decode_fixed(&self, width: usize, n: usize, part: &Bytes, out: &mut ColumnSink) -> Result<()> {
-        let mut levels = Vec::with_capacity(n);
+    /// Walks all slots of `n` rows; returns their number.
+    fn decode_slots(&self, n: usize, part: &Bytes, out: &mut ColumnSink) -> Result<usize> {
         let mut cursor = ByteCursor::new(part);
-        for _ in 0..n {
-            levels.push(self.level(&mut cursor)?);
-            out.values.push_cells(&part.slice_ref(cursor.take(width)?))?;
-        }
-        self.push_levels(&levels, out)
-    }
-
-    fn decode_variable(
-        &self,
-        length_bytes: usize,
-        n: usize,
-        part: &[u8],
-        out: &mut ColumnSink,
-    ) -> Result<()> {
-        let mut levels = Vec::with_capacity(n);
-        let mut cursor = ByteCursor::new(part);
+        let (mut rep, mut def) = (
+            Vec::with_capacity(n.min(part.len())),
+            Vec::with_capacity(n.min(part.len())),
+        );
         let mut scratch = Vec::new();
-        for _ in 0..n {
-            let level = self.level(&mut cursor)?;
-            levels.push(level);
-            if level > 0 {
-                out.values.push_default(1)?;
-                continue;
+        while cursor.remaining() > 0 {
+            let (slot_rep, slot_def) = self.control.read(&mut cursor)?;
+            rep.push(slot_rep);
+            def.push(slot_def);
+            if slot_def <= self.layers.max_visible() {
+                self.decode_value(slot_def, &mut cursor, &mut scratch, &mut out.values)?;
             }
-            let length = if length_bytes == 4 {
-                u64::from(cursor.u32()?)
-            } else {
-                cursor.u64()?
-            };
-            let length = usize::try_from(length).map_err(|_| Error::corrupt("value too long"))?;
-            self.codec
-                .decode_value(cursor.take(length)?, &mut scratch, &mut out.values)?;
         }
-        cursor.expect_end()?;
-        self.push_levels(&levels, out)
-    }
-
-    fn push_levels(&self, levels: &[u16], out: &mut ColumnSink) -> Result<()> {
-        if self.control_bytes == 0 {
-            out.push_valid(levels.len());
-            return Ok(());
+        let slots = def.len();
+        let rep = (self.layers.max_rep() > 0).then_some(rep);
+        let def = (self.control.bits_def > 0).then_some(def);
+        if rep
+            .as_ref()
+            .and_then(|r| r.first())
+            .is_some_and(|r| *r != self.layers.max_rep())
+        {
+            return Err(Error::corrupt("the row index points into the middle of a row"));
         }
-        self.layers.check(levels)?;
-        out.push_levels(&self.layers, levels);
-        Ok(())
-    }
-
-    fn level(&self, cursor: &mut ByteCursor<'_>) -> Result<u16> {
-        let word = match self.control_bytes {
-            0 => return Ok(0),
-            1 => u16::from(cursor.u8()?),
-            _ => cursor.u16()?,
-        };
-        if self.bits_def < 16 && word >> self.bits_def != 0 {
+        let levels = SlotLevels::new(&self.layers, rep, def, slots)?;
+        if levels.rows_started(&self.layers) != n {
             return Err(Error::corrupt(format!(
-                "control word {word:#x} in a page of {}-bit levels",
-                self.bits_def
+                "{} rows where {n} are expected",
+                levels.rows_started(&self.layers)
             )));
         }
-        Ok(word)
+        levels.push(&self.layers, &(0..slots), out);
+        Ok(slots)
+    }
+
+    fn decode_value(
+        &self,
+        def: u16,
+        cursor: &mut ByteCursor<'_>,
+        scratch: &mut Vec<u8>,
+        out: &mut Values,
+    ) -> Result<()> {
+        match self.cell {
+            Cell::Fixed(width) => self.codec.decode_cell(cursor.take(width)?, out),
+            Cell::Variable(_) if def > 0 => out.push_default(1),
+            Cell::Variable(length_bytes) => {
+                let length = if length_bytes == 4 {
+                    u64::from(cursor.u32()?)
+                } else {
+                    cursor.u64()?
+                };
+                let length = usize::try_from(length).map_err(|_| Error::corrupt("value too long"))?;
+                self.codec.decode_value(cursor.take(length)?, scratch, out)
+            }
+        }
     }
 }
 
-fn fixed_cell(bits: u32, shape: ValueShape, codec: &ValueCodec) -> Result<Cell> {
-    // Booleans are widened to a byte here.
-    let expected = match shape {
-        ValueShape::Fixed { bits: 1 } => 8,
-        ValueShape::Fixed { bits } => bits,
-        _ => return Err(Error::corrupt("fixed-width cells in a variable-width column")),
-    };
-    if bits != expected || !codec.is_fixed() {
-        return Err(Error::corrupt(format!(
-            "cells of {bits} bits in a column of {expected}"
-        )));
+impl Control {
+    fn parse(layout: &FullZipLayout) -> Result<Self> {
+        let (bits_rep, bits_def) = (layout.bits_rep, layout.bits_def);
+        if bits_rep > 16 || bits_def > 16 {
+            return Err(Error::corrupt(format!(
+                "levels of {bits_rep} and {bits_def} bits"
+            )));
+        }
+        let bytes = match bits_rep + bits_def {
+            0 => 0,
+            1..=8 => 1,
+            9..=16 => 2,
+            _ => 4,
+        };
+        Ok(Self {
+            bytes,
+            bits_rep,
+            bits_def,
+        })
     }
-    Ok(Cell::Fixed(bits as usize / 8))
+
+    /// The repetition and definition level of the next slot.
+    fn read(self, cursor: &mut ByteCursor<'_>) -> Result<(u16, u16)> {
+        let word = match self.bytes {
+            0 => 0,
+            1 => u32::from(cursor.u8()?),
+            2 => u32::from(cursor.u16()?),
+            _ => cursor.u32()?,
+        };
+        let rep = word >> self.bits_def;
+        if rep >> self.bits_rep != 0 {
+            return Err(Error::corrupt(format!(
+                "control word {word:#x} for levels of {} and {} bits",
+                self.bits_rep, self.bits_def
+            )));
+        }
+        let def = word & ((1 << self.bits_def) - 1);
+        Ok((rep as u16, def as u16))
+    }
 }
 
-fn variable_cell(bits: u32, page: &PageInfo, codec: &ValueCodec) -> Result<Cell> {
-    if !matches!(bits, 32 | 64) || codec.is_fixed() {
-        return Err(Error::corrupt(format!(
-            "variable-width cells with lengths of {bits} bits"
-        )));
+fn fixed_cell(bits: u32, shape: &ValueShape, codec: &ValueCodec) -> Result<Cell> {
+    match codec.cell_bytes(shape) {
+        Some(bytes) if bytes as u64 * 8 == u64::from(bits) => Ok(Cell::Fixed(bytes)),
+        expected => Err(Error::corrupt(format!(
+            "cells of {bits} bits where {expected:?} bytes are expected"
+        ))),
     }
+}
+
+/// Width of an entry of the row index.
+fn index_bytes(page: &PageInfo) -> Result<u64> {
     let index = page
         .buffers
         .get(1)
@@ -274,17 +328,14 @@ fn variable_cell(bits: u32, page: &PageInfo, codec: &ValueCodec) -> Result<Cell>
         .length
         .checked_add(1)
         .ok_or_else(|| Error::corrupt("page too long"))?;
-    let index_bytes = index.size / entries;
-    if index.size % entries != 0 || !matches!(index_bytes, 1 | 2 | 4 | 8) {
+    let width = index.size / entries;
+    if index.size % entries != 0 || !matches!(width, 1 | 2 | 4 | 8) {
         return Err(Error::corrupt(format!(
             "row index of {} bytes for {} rows",
             index.size, page.length
         )));
     }
-    Ok(Cell::Variable {
-        length_bytes: bits as usize / 8,
-        index_bytes,
-    })
+    Ok(width)
 }
 
 /// A little-endian entry of the row index.

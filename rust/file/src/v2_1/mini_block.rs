@@ -3,9 +3,12 @@
 //! ```text
 //! buffer 0       one word a chunk: bits 0..4 log2 of its values (0 in the last: the rest),
 //!                bits 4.. its size in units of 8 bytes, less one
-//! buffer 1       the chunks:  u16 num_levels | u16 def_size, if there are levels | size of each value buffer
-//!                | pad to 8 | definition levels | pad to 8 | value buffer 0 | pad to 8 | ...
+//! buffer 1       the chunks:  u16 num_levels | u16 rep_size, u16 def_size, if there are such levels
+//!                | size of each value buffer | pad to 8 | repetition levels | pad to 8 | definition levels | pad to 8
+//!                | value buffer 0 | pad to 8 | ...
 //! buffer 2       the dictionary, if there is one: then the chunks hold indices
+//! last buffer    the repetition index, if there are lists: two u64 a chunk, rows that end in it and slots at its
+//!                end of a row that goes on in the next
 //! ```
 //!
 //! 2.1 uses u16 words and buffer sizes, 2.2 u32 (`has_large_chunk`).
@@ -18,8 +21,8 @@ use glaive_codec::ByteCursor;
 use super::ValueShape;
 use super::codec::{BlockCodec, MiniBlockCodec};
 use super::dictionary::Dictionary;
-use super::layers::Layers;
-use super::ranges;
+use super::layers::{ColumnPath, Layers};
+use super::levels::SlotLevels;
 use super::sink::{ColumnSink, Values};
 use crate::container::PageInfo;
 use crate::proto::lance::encodings21::{
@@ -30,20 +33,26 @@ use crate::{Context, Error, FileVersion, Result};
 /// Values of a chunk at most: 2^15.
 const MAX_CHUNK_VALUES: u64 = 1 << 15;
 
+/// Levels of a chunk at most: writers of old let the u16 count wrap, with run-length levels only.
+const MAX_CHUNK_LEVELS: u64 = 5_569_710;
+
 /// How a mini-block page is laid out.
 #[derive(Debug)]
 pub struct MiniBlockPage {
     layers: Layers,
+    rep_codec: Option<BlockCodec>,
     def_codec: Option<BlockCodec>,
     values: MiniBlockCodec,
     /// Shape of what the chunks hold: the column's, or that of the indices.
     chunk_shape: ValueShape,
     dictionary: Option<(BlockCodec, usize)>,
+    /// Leaf values of the page.
+    num_values: u64,
     /// Chunk words and value sizes are u32 instead of u16.
     large: bool,
 }
 
-/// A mini-block page whose chunk words and dictionary were read.
+/// A mini-block page whose chunk words, dictionary and repetition index were read.
 #[derive(Debug)]
 pub struct MiniBlockState {
     /// Start of each chunk in buffer 1, and the end of the last.
@@ -51,6 +60,17 @@ pub struct MiniBlockState {
     /// First value of each chunk, and the number of values.
     value_starts: Vec<u64>,
     dictionary: Option<Dictionary>,
+    /// Where rows start, in columns with lists.
+    rows: Option<RowStarts>,
+}
+
+/// Rows and chunks of a page with lists.
+#[derive(Debug)]
+struct RowStarts {
+    /// Rows that start before each chunk, and the number of rows.
+    first_rows: Vec<u64>,
+    /// Whether each chunk begins with slots of a row that started earlier.
+    preambles: Vec<bool>,
 }
 
 impl MiniBlockPage {
@@ -58,8 +78,8 @@ impl MiniBlockPage {
     pub fn parse(
         layout: &MiniBlockLayout,
         page: &PageInfo,
-        shape: ValueShape,
-        depth: usize,
+        shape: &ValueShape,
+        path: &ColumnPath,
         version: FileVersion,
     ) -> Result<Self> {
         if layout.has_large_chunk != (version >= FileVersion::V2_2) {
@@ -68,16 +88,21 @@ impl MiniBlockPage {
                 if layout.has_large_chunk { "large" } else { "small" }
             )));
         }
-        if layout.rep_compression.is_some() || layout.repetition_index_depth != 0 {
-            return Err(Error::corrupt("repetition levels in a column without lists"));
+        let layers = Layers::parse(&layout.layers, path)?;
+        if (layers.max_rep() > 0) != (layout.repetition_index_depth > 0) || layout.repetition_index_depth > 1
+        {
+            return Err(Error::corrupt(format!(
+                "repetition index of depth {} in a column of {} lists",
+                layout.repetition_index_depth,
+                layers.max_rep()
+            )));
         }
-        if layout.num_items != page.length {
+        if layers.max_rep() == 0 && layout.num_items != page.length {
             return Err(Error::corrupt(format!(
                 "{} values in a page of {} rows",
                 layout.num_items, page.length
             )));
         }
-        let layers = Layers::parse(&layout.layers, depth)?;
         let values = layout
             .value_compression
             .as_ref()
@@ -86,9 +111,9 @@ impl MiniBlockPage {
         let chunk_shape = if dictionary.is_some() {
             index_shape(values)?
         } else {
-            shape
+            shape.clone()
         };
-        let values = MiniBlockCodec::parse(values, chunk_shape)?;
+        let values = MiniBlockCodec::parse(values, &chunk_shape)?;
         if layout.num_buffers != values.num_buffers() as u64 {
             return Err(Error::corrupt(format!(
                 "{} value buffers a chunk, but the codec has {}",
@@ -96,57 +121,82 @@ impl MiniBlockPage {
                 values.num_buffers()
             )));
         }
-        let expected = if dictionary.is_some() { 3 } else { 2 };
+        let expected = 2 + usize::from(dictionary.is_some()) + usize::from(layers.max_rep() > 0);
         if page.buffers.len() != expected {
             return Err(Error::corrupt(format!(
                 "{} page buffers, expected {expected}",
                 page.buffers.len()
             )));
         }
-        let def_codec = layout
-            .def_compression
-            .as_ref()
-            .map(BlockCodec::parse)
-            .transpose()?;
+        let level_codec =
+            |codec: &Option<CompressiveEncoding>| codec.as_ref().map(BlockCodec::parse).transpose();
+        let rep_codec = level_codec(&layout.rep_compression).context(|| "repetition levels")?;
+        if rep_codec.is_some() != (layers.max_rep() > 0) {
+            return Err(Error::corrupt(format!(
+                "repetition levels are {} in a column of {} lists",
+                if rep_codec.is_some() { "present" } else { "absent" },
+                layers.max_rep()
+            )));
+        }
         Ok(Self {
             layers,
-            def_codec,
+            rep_codec,
+            def_codec: level_codec(&layout.def_compression).context(|| "definition levels")?,
             values,
             chunk_shape,
             dictionary,
+            num_values: layout.num_items,
             large: layout.has_large_chunk,
         })
     }
 
-    /// Reads the chunk words and the dictionary.
-    pub fn init(
-        &self,
-        page: &PageInfo,
-        shape: ValueShape,
-        words: &[u8],
-        dictionary: Option<&Bytes>,
-    ) -> Result<MiniBlockState> {
-        let (byte_starts, value_starts) = self.chunk_starts(page, words).context(|| "chunk metadata")?;
-        let dictionary = match (&self.dictionary, dictionary) {
-            (Some((codec, items)), Some(bytes)) => {
+    /// Numbers of the buffers that [`Self::init`] takes: chunk words, dictionary, repetition index.
+    pub fn init_buffers(&self) -> impl Iterator<Item = usize> {
+        let optional = usize::from(self.dictionary.is_some()) + usize::from(self.layers.max_rep() > 0);
+        std::iter::once(0).chain(2..2 + optional)
+    }
+
+    /// Reads chunk words, dictionary and repetition index.
+    pub fn init(&self, page: &PageInfo, shape: &ValueShape, buffers: &[Bytes]) -> Result<MiniBlockState> {
+        let mut buffers = buffers.iter();
+        let mut next = |what: &str| {
+            buffers
+                .next()
+                .ok_or_else(|| Error::corrupt(format!("{what} is missing")))
+        };
+        let (byte_starts, value_starts) = self
+            .chunk_starts(page, next("chunk metadata")?)
+            .context(|| "chunk metadata")?;
+        let dictionary = match &self.dictionary {
+            Some((codec, items)) => {
                 let values = codec
-                    .decode_values(shape, bytes, *items)
+                    .decode_values(shape, next("dictionary")?, *items)
                     .context(|| "dictionary")?;
                 Some(Dictionary::new(values, *items))
             }
-            (None, _) => None,
-            _ => return Err(Error::corrupt("dictionary is missing")),
+            None => None,
+        };
+        let rows = match self.layers.max_rep() {
+            0 => None,
+            _ => {
+                let index = next("repetition index")?;
+                Some(
+                    RowStarts::parse(index, byte_starts.len() - 1, page.length)
+                        .context(|| "repetition index")?,
+                )
+            }
         };
         Ok(MiniBlockState {
             byte_starts,
             value_starts,
             dictionary,
+            rows,
         })
     }
 
     fn chunk_starts(&self, page: &PageInfo, words: &[u8]) -> Result<(Vec<u64>, Vec<u64>)> {
         let width = if self.large { 4 } else { 2 };
-        if words.len() % width != 0 {
+        if !words.len().is_multiple_of(width) {
             return Err(Error::corrupt(format!(
                 "{} bytes are no whole number of words",
                 words.len()
@@ -166,16 +216,20 @@ impl MiniBlockPage {
             byte_starts.push(bytes);
             value_starts.push(values);
             bytes += (u64::from(word >> 4) + 1) * 8;
-            values += chunk_values(word & 15, chunk + 1 == count, page.length.saturating_sub(values))
-                .context(|| format!("chunk {chunk}"))?;
+            values += chunk_values(
+                word & 15,
+                chunk + 1 == count,
+                self.num_values.saturating_sub(values),
+            )
+            .context(|| format!("chunk {chunk}"))?;
         }
         byte_starts.push(bytes);
         value_starts.push(values);
         let data = page.buffers.get(1).map_or(0, |b| b.size);
-        if values != page.length || bytes != data {
+        if values != self.num_values || bytes != data {
             return Err(Error::corrupt(format!(
                 "chunks hold {values} values in {bytes} bytes, the page {} in {data}",
-                page.length
+                self.num_values
             )));
         }
         Ok((byte_starts, value_starts))
@@ -207,17 +261,15 @@ impl MiniBlockPage {
         parts: &[Bytes],
         out: &mut ColumnSink,
     ) -> Result<()> {
-        let mut indices = Values::new(self.chunk_shape, 0);
+        let mut indices = Values::new(&self.chunk_shape, 0);
         for (span, part) in state.spans(rows).into_iter().zip(parts) {
             let base = state.byte(span.start);
             for chunk in span {
-                let window = state.value(chunk)..state.value(chunk + 1);
-                let wanted = ranges::clip(rows, window.clone());
-                let bytes =
-                    part.get((state.byte(chunk) - base) as usize..(state.byte(chunk + 1) - base) as usize);
-                let bytes = bytes.ok_or_else(|| Error::corrupt("chunk outside the bytes read"))?;
-                let n = (window.end - window.start) as usize;
-                self.decode_chunk(state, bytes, n, &wanted, &mut indices, out)
+                let place = (state.byte(chunk) - base) as usize..(state.byte(chunk + 1) - base) as usize;
+                let bytes = part
+                    .get(place)
+                    .ok_or_else(|| Error::corrupt("chunk outside the bytes read"))?;
+                self.decode_chunk(state, chunk, bytes, rows, &mut indices, out)
                     .context(|| format!("chunk {chunk}"))?;
             }
         }
@@ -227,58 +279,156 @@ impl MiniBlockPage {
     fn decode_chunk(
         &self,
         state: &MiniBlockState,
+        chunk: usize,
         bytes: &[u8],
-        n: usize,
-        wanted: &[Range<u64>],
+        rows: &[Range<u64>],
         indices: &mut Values,
         out: &mut ColumnSink,
     ) -> Result<()> {
-        let chunk = ChunkBuffers::parse(
-            bytes,
-            self.def_codec.is_some(),
-            self.values.num_buffers(),
-            self.large,
-        )?;
-        self.decode_levels(&chunk, n, wanted, out)?;
-        let Some(dictionary) = &state.dictionary else {
-            return self
+        let n = (state.value(chunk + 1) - state.value(chunk)) as usize;
+        let level_streams = [self.rep_codec.is_some(), self.def_codec.is_some()];
+        let buffers = ChunkBuffers::parse(bytes, level_streams, self.values.num_buffers(), self.large)?;
+        let levels = self.levels(&buffers, n)?;
+        if let Some(rows) = &state.rows {
+            rows.check(chunk, &levels, &self.layers)?;
+        }
+        let first_row = state
+            .rows
+            .as_ref()
+            .map_or(state.value(chunk), |rows| rows.first_row(chunk));
+        let slots = levels.slots_of(&self.layers, first_row, rows);
+        let wanted: Vec<_> = slots
+            .iter()
+            .map(|s| levels.values_of(&self.layers, s))
+            .filter(|v| !v.is_empty())
+            .collect();
+        slots
+            .iter()
+            .for_each(|slots| levels.push(&self.layers, slots, out));
+        match &state.dictionary {
+            None => self
                 .values
-                .decode(self.chunk_shape, &chunk.values, n, wanted, &mut out.values);
-        };
-        indices.clear();
-        self.values
-            .decode(self.chunk_shape, &chunk.values, n, wanted, indices)?;
-        dictionary.gather(indices, &mut out.values)
+                .decode(&self.chunk_shape, &buffers.values, n, &wanted, &mut out.values),
+            Some(dictionary) => {
+                indices.clear();
+                self.values
+                    .decode(&self.chunk_shape, &buffers.values, n, &wanted, indices)?;
+                dictionary.gather(indices, &mut out.values)
+            }
+        }
     }
 
-    fn decode_levels(
-        &self,
-        chunk: &ChunkBuffers<'_>,
-        n: usize,
-        wanted: &[Range<u64>],
-        out: &mut ColumnSink,
-    ) -> Result<()> {
-        let (Some(codec), Some(levels)) = (&self.def_codec, chunk.def) else {
-            out.push_valid(ranges::count(wanted) as usize);
-            return Ok(());
+    /// The levels of a chunk of `n` values.
+    fn levels(&self, chunk: &ChunkBuffers<'_>, n: usize) -> Result<SlotLevels> {
+        let streams = [(&self.rep_codec, chunk.rep), (&self.def_codec, chunk.def)];
+        let count = match streams.iter().any(|(_, buffer)| buffer.is_some()) {
+            true => level_count(&streams, chunk.num_levels)?,
+            false => n,
         };
-        if chunk.num_levels != n {
+        let decode = |(codec, buffer): (&Option<BlockCodec>, Option<&[u8]>)| {
+            codec
+                .as_ref()
+                .zip(buffer)
+                .map(|(codec, buffer)| codec.decode_levels(buffer, count))
+                .transpose()
+        };
+        let [rep, def] = streams;
+        let rep = decode(rep).context(|| "repetition levels")?;
+        let def = decode(def).context(|| "definition levels")?;
+        let levels = SlotLevels::new(&self.layers, rep, def, count)?;
+        if levels.values_before(&self.layers, count) != n {
             return Err(Error::corrupt(format!(
-                "{} levels for {n} values",
-                chunk.num_levels
+                "{count} levels do not own the {n} values of the chunk"
             )));
         }
-        let levels = super::codec::decode_levels(codec, levels, n).context(|| "definition levels")?;
-        self.layers.check(&levels)?;
-        for range in wanted {
-            out.push_levels(
-                &self.layers,
-                levels
-                    .get(range.start as usize..range.end as usize)
-                    .unwrap_or_default(),
-            );
+        Ok(levels)
+    }
+}
+
+/// Number of levels: the u16 of the chunk, unless run lengths prove that it wrapped.
+fn level_count(streams: &[(&Option<BlockCodec>, Option<&[u8]>)], declared: usize) -> Result<usize> {
+    for (codec, buffer) in streams {
+        let Some((codec, buffer)) = codec.as_ref().zip(*buffer) else {
+            continue;
+        };
+        let Some(count) = codec.level_count(buffer)? else {
+            continue;
+        };
+        if count > declared as u64 && count % 65_536 == declared as u64 && count <= MAX_CHUNK_LEVELS {
+            return Ok(count as usize);
+        }
+    }
+    Ok(declared)
+}
+
+impl RowStarts {
+    fn parse(index: &[u8], chunks: usize, rows: u64) -> Result<Self> {
+        if index.len() != chunks * 16 {
+            return Err(Error::corrupt(format!(
+                "{} bytes for {chunks} chunks",
+                index.len()
+            )));
+        }
+        let mut cursor = ByteCursor::new(index);
+        let (mut first_rows, mut preambles) = (Vec::with_capacity(chunks + 1), Vec::with_capacity(chunks));
+        let (mut row, mut preamble) = (0u64, false);
+        for chunk in 0..chunks {
+            let (ends, partial) = (cursor.u64()?, cursor.u64()?);
+            first_rows.push(row);
+            preambles.push(preamble);
+            let trailer = partial > 0;
+            let starts = ends
+                .checked_add(u64::from(trailer))
+                .and_then(|s| s.checked_sub(u64::from(preamble)));
+            row = starts
+                .and_then(|s| row.checked_add(s))
+                .filter(|&row| row <= rows)
+                .ok_or_else(|| {
+                    Error::corrupt(format!(
+                        "{ends} rows end in chunk {chunk}, which does not fit its neighbours"
+                    ))
+                })?;
+            preamble = trailer;
+        }
+        first_rows.push(row);
+        if row != rows || preamble {
+            return Err(Error::corrupt(format!("{row} rows in a page of {rows}")));
+        }
+        Ok(Self {
+            first_rows,
+            preambles,
+        })
+    }
+
+    fn first_row(&self, chunk: usize) -> u64 {
+        self.first_rows.get(chunk).copied().unwrap_or_default()
+    }
+
+    /// The levels must start as many rows as the index says, at the place it says.
+    fn check(&self, chunk: usize, levels: &SlotLevels, layers: &Layers) -> Result<()> {
+        let starts = self.first_row(chunk + 1) - self.first_row(chunk);
+        let first = levels.rep.as_ref().and_then(|rep| rep.first());
+        let preamble = first.is_some_and(|&rep| rep != layers.max_rep());
+        if levels.rows_started(layers) as u64 != starts || Some(&preamble) != self.preambles.get(chunk) {
+            return Err(Error::corrupt("repetition levels and repetition index disagree"));
         }
         Ok(())
+    }
+
+    /// Chunks that hold slots of `rows`.
+    fn span(&self, rows: &Range<u64>) -> Range<usize> {
+        let start_of = |row: u64| {
+            self.first_rows
+                .partition_point(|&first| first <= row)
+                .saturating_sub(1)
+        };
+        let last = start_of(rows.end - 1);
+        let mut end = last + 1;
+        // The last row may go on, if no other row starts after it.
+        while self.first_row(end) == rows.end && self.preambles.get(end) == Some(&true) {
+            end += 1;
+        }
+        start_of(rows.start)..end
     }
 }
 
@@ -291,21 +441,22 @@ impl MiniBlockState {
         self.value_starts.get(chunk).copied().unwrap_or_default()
     }
 
-    /// Chunk that holds a value.
-    fn chunk_of(&self, value: u64) -> usize {
-        self.value_starts
-            .partition_point(|&start| start <= value)
-            .saturating_sub(1)
-    }
-
     /// Chunks that hold `rows`, each once, as ranges of neighbours.
     fn spans(&self, rows: &[Range<u64>]) -> Vec<Range<usize>> {
+        let chunk_of = |value: u64| {
+            self.value_starts
+                .partition_point(|&start| start <= value)
+                .saturating_sub(1)
+        };
         let mut spans: Vec<Range<usize>> = Vec::new();
         for range in rows {
-            let (first, end) = (self.chunk_of(range.start), self.chunk_of(range.end - 1) + 1);
+            let span = match &self.rows {
+                Some(rows) => rows.span(range),
+                None => chunk_of(range.start)..chunk_of(range.end - 1) + 1,
+            };
             match spans.last_mut() {
-                Some(last) if first <= last.end => last.end = last.end.max(end),
-                _ => spans.push(first..end),
+                Some(last) if span.start <= last.end => last.end = last.end.max(span.end),
+                _ => spans.push(span),
             }
         }
         spans
@@ -370,15 +521,27 @@ fn index_bits(bits: u64) -> Result<ValueShape> {
 /// The buffers of one chunk.
 struct ChunkBuffers<'a> {
     num_levels: usize,
+    rep: Option<&'a [u8]>,
     def: Option<&'a [u8]>,
     values: Vec<&'a [u8]>,
 }
 
 impl<'a> ChunkBuffers<'a> {
-    fn parse(bytes: &'a [u8], has_def: bool, num_buffers: usize, large: bool) -> Result<Self> {
+    /// `level_streams` tells whether there are repetition and definition levels.
+    fn parse(bytes: &'a [u8], level_streams: [bool; 2], num_buffers: usize, large: bool) -> Result<Self> {
         let mut cursor = ByteCursor::new(bytes);
         let num_levels = usize::from(cursor.u16()?);
-        let def_size = if has_def { usize::from(cursor.u16()?) } else { 0 };
+        let [rep, def] = level_streams;
+        let rep_size = if rep {
+            Some(usize::from(cursor.u16()?))
+        } else {
+            None
+        };
+        let def_size = if def {
+            Some(usize::from(cursor.u16()?))
+        } else {
+            None
+        };
         let mut sizes = Vec::with_capacity(num_buffers);
         for _ in 0..num_buffers {
             sizes.push(if large {
@@ -388,11 +551,8 @@ impl<'a> ChunkBuffers<'a> {
             });
         }
         skip_padding(&mut cursor)?;
-        let def = if has_def {
-            Some(padded(&mut cursor, def_size)?)
-        } else {
-            None
-        };
+        let rep = rep_size.map(|size| padded(&mut cursor, size)).transpose()?;
+        let def = def_size.map(|size| padded(&mut cursor, size)).transpose()?;
         let values = sizes
             .into_iter()
             .map(|size| padded(&mut cursor, size))
@@ -400,6 +560,7 @@ impl<'a> ChunkBuffers<'a> {
         cursor.expect_end()?;
         Ok(Self {
             num_levels,
+            rep,
             def,
             values,
         })

@@ -1,9 +1,9 @@
 //! Pages of file versions 2.1 and 2.2 (format chapters 21 and 22).
 //!
-//! A column holds the values of one *leaf* field. Nulls above and at the leaf are not in the value bytes: each
-//! slot has a *definition level* (u16) that names the outermost node on its path that is null; 0 means a valid
-//! value. The `layers` of a page say, leaf first, which nodes consumed a level. How levels and values lie in the
-//! page's buffers is its *layout*:
+//! A column holds the values of one *leaf* field. Nulls, empty lists and list boundaries are not in the value bytes but in
+//! levels (u16), one pair a *slot*: the *definition level* names the outermost node on the path that is null or empty (0: a
+//! valid value), the *repetition level* tells which list starts there (0: a further item). The `layers` of a page say,
+//! leaf first, which nodes consumed levels. How levels and values lie in the page's buffers is its *layout*:
 //!
 //! * **mini-block**: narrow values, cut into chunks of a few KiB that are decoded as a whole;
 //! * **full-zip**: wide values, level and value side by side, each addressable by itself;
@@ -16,14 +16,19 @@ mod codec;
 mod constant;
 mod dictionary;
 pub(crate) mod encode;
+mod fixed_size_list;
 mod full_zip;
 mod layers;
+mod levels;
 mod mini_block;
 mod page;
 pub(crate) mod ranges;
 mod shape;
 mod sink;
+mod unravel;
 
+pub use layers::{ColumnPath, NodeKind, has_lists, slots_per_row};
 pub use page::{Page, PageRead};
 pub use shape::ValueShape;
-pub use sink::{ColumnSink, LayerValidity, Offsets, Values};
+pub use sink::{ColumnSink, ListLevel, Offsets, Values};
+pub use unravel::FinishedNode;

@@ -8,6 +8,7 @@ use prost::Message;
 
 use super::constant::{ConstantPage, ConstantState};
 use super::full_zip::FullZipPage;
+use super::layers::ColumnPath;
 use super::mini_block::{MiniBlockPage, MiniBlockState};
 use super::{ColumnSink, ValueShape, ranges};
 use crate::container::PageInfo;
@@ -25,25 +26,30 @@ pub struct Page {
 
 #[derive(Debug)]
 enum Layout {
-    MiniBlock(MiniBlockPage, OnceLock<MiniBlockState>),
+    MiniBlock(Box<MiniBlockPage>, OnceLock<MiniBlockState>),
     FullZip(FullZipPage),
     Constant(ConstantPage, OnceLock<ConstantState>),
 }
 
 impl Page {
-    /// Parses and checks the layout of a page of a column of `shape`, whose path has `depth` nodes.
-    pub fn parse(info: PageInfo, shape: ValueShape, depth: usize, version: FileVersion) -> Result<Self> {
+    /// Parses and checks the layout of a page of a column of this shape and path.
+    pub fn parse(
+        info: PageInfo,
+        shape: &ValueShape,
+        path: &ColumnPath,
+        version: FileVersion,
+    ) -> Result<Self> {
         let layout = PageLayout::decode(info.layout.clone())?.layout;
         let layout = match layout {
             Some(page_layout::Layout::MiniBlockLayout(l)) => Layout::MiniBlock(
-                MiniBlockPage::parse(&l, &info, shape, depth, version)?,
+                Box::new(MiniBlockPage::parse(&l, &info, shape, path, version)?),
                 OnceLock::new(),
             ),
             Some(page_layout::Layout::FullZipLayout(l)) => {
-                Layout::FullZip(FullZipPage::parse(&l, &info, shape, depth)?)
+                Layout::FullZip(FullZipPage::parse(&l, &info, shape, path)?)
             }
             Some(page_layout::Layout::ConstantLayout(l)) => {
-                let page = ConstantPage::parse(&l, info.buffers.len(), info.length, depth, version)?;
+                let page = ConstantPage::parse(&l, info.buffers.len(), info.length, path, version)?;
                 Layout::Constant(page, OnceLock::new())
             }
             Some(page_layout::Layout::BlobLayout(_)) => {
@@ -53,7 +59,11 @@ impl Page {
             }
             None => return Err(Error::corrupt("unknown encoding: the page has no known layout")),
         };
-        Ok(Self { info, shape, layout })
+        Ok(Self {
+            info,
+            shape: shape.clone(),
+            layout,
+        })
     }
 
     /// Where the page's rows and buffers are.
@@ -113,7 +123,7 @@ impl PageRead {
         let buffer = |i: usize| info.buffers.get(i).map(|b| b.range());
         let wanted = match (&self.page.layout, self.stage) {
             (_, Stage::Ready) => Vec::new(),
-            (Layout::MiniBlock(..), Stage::Init) => [buffer(0), buffer(2)].into_iter().flatten().collect(),
+            (Layout::MiniBlock(page, _), Stage::Init) => page.init_buffers().filter_map(buffer).collect(),
             (Layout::MiniBlock(page, state), Stage::Data) => match state.get() {
                 Some(state) => page.chunk_ranges(state, info, &self.rows)?,
                 None => return Err(Error::corrupt("page was not initialised")),
@@ -140,20 +150,22 @@ impl PageRead {
         let (page, info) = (&self.page, &self.page.info);
         self.stage = match (&page.layout, self.stage) {
             (Layout::MiniBlock(layout, state), Stage::Init) => {
-                let words = parts.first().ok_or_else(missing)?;
-                let fresh = layout.init(info, page.shape, words, parts.get(1))?;
+                let fresh = layout.init(info, &page.shape, &parts)?;
                 state.get_or_init(|| fresh);
                 Stage::Data
             }
             (Layout::MiniBlock(layout, state), Stage::Whole) => {
-                let (words, chunks) = parts.first().zip(parts.get(1)).ok_or_else(missing)?;
-                let fresh = layout.init(info, page.shape, words, parts.get(2))?;
+                let init: Vec<_> = layout
+                    .init_buffers()
+                    .filter_map(|i| parts.get(i).cloned())
+                    .collect();
+                let fresh = layout.init(info, &page.shape, &init)?;
                 state.get_or_init(|| fresh);
-                self.parts = vec![chunks.clone()];
+                self.parts = vec![parts.get(1).ok_or_else(missing)?.clone()];
                 Stage::Ready
             }
             (Layout::Constant(layout, state), _) => {
-                let fresh = layout.init(page.shape, &parts)?;
+                let fresh = layout.init(&page.shape, &parts)?;
                 state.get_or_init(|| fresh);
                 Stage::Ready
             }
@@ -180,7 +192,7 @@ impl PageRead {
             Layout::MiniBlock(page, state) => {
                 page.decode(state.get().ok_or_else(missing)?, &self.rows, &self.parts, out)
             }
-            Layout::FullZip(page) => page.decode(&self.rows, &self.parts, out),
+            Layout::FullZip(page) => page.decode(&self.rows, &self.parts, self.page.info.length, out),
             Layout::Constant(page, state) => page.decode(state.get().ok_or_else(missing)?, &self.rows, out),
         }
     }

@@ -5,7 +5,7 @@ use arrow_schema::DataType;
 use crate::{Error, Result};
 
 /// How values of a leaf look in memory and on disk, without their nulls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ValueShape {
     /// The null type: no value bytes at all.
     Null,
@@ -18,6 +18,13 @@ pub enum ValueShape {
     Variable {
         /// Width of an offset: 32 or 64.
         offset_bits: u8,
+    },
+    /// A fixed-size list of fixed-width items; lists may nest.
+    FixedSizeList {
+        /// Items of each list, the outermost first.
+        dimensions: Vec<u32>,
+        /// Bits of one innermost item.
+        bits: u32,
     },
 }
 
@@ -36,6 +43,16 @@ impl ValueShape {
                 },
                 _ => return unsupported(),
             },
+            DataType::FixedSizeList(item, dimension) => {
+                match (u32::try_from(*dimension), Self::of(item.data_type())?) {
+                    (Ok(dimension @ 1..), item) => item.repeated(dimension).ok_or_else(|| {
+                        Error::unsupported(format!(
+                            "Unsupported data type: {data_type} (items must have a fixed width)"
+                        ))
+                    })?,
+                    _ => return unsupported(),
+                }
+            }
             DataType::Decimal32(..) | DataType::Decimal64(..) | DataType::Interval(_) => {
                 return unsupported();
             }
@@ -46,11 +63,55 @@ impl ValueShape {
         })
     }
 
-    /// Bytes of one fixed-width value of whole bytes.
-    pub fn byte_width(self) -> Option<usize> {
+    /// A list of `dimension` values of this shape, if they have a fixed width and the list fits memory.
+    fn repeated(self, dimension: u32) -> Option<Self> {
+        let (mut dimensions, bits) = match self {
+            Self::Fixed { bits } => (Vec::new(), bits),
+            Self::FixedSizeList { dimensions, bits } => (dimensions, bits),
+            _ => return None,
+        };
+        dimensions.insert(0, dimension);
+        let total = dimensions
+            .iter()
+            .try_fold(u64::from(bits), |total, d| total.checked_mul(u64::from(*d)))?;
+        u32::try_from(total).ok()?;
+        Some(Self::FixedSizeList { dimensions, bits })
+    }
+
+    /// Bits of one value; `None` for variable width.
+    pub fn fixed_bits(&self) -> Option<u64> {
         match self {
-            Self::Fixed { bits } if bits % 8 == 0 => usize::try_from(bits / 8).ok(),
-            _ => None,
+            Self::Null => Some(0),
+            Self::Fixed { bits } => Some(u64::from(*bits)),
+            Self::FixedSizeList { dimensions, bits } => Some(
+                dimensions
+                    .iter()
+                    .fold(u64::from(*bits), |total, d| total * u64::from(*d)),
+            ),
+            Self::Variable { .. } => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_schema::Field;
+    use std::sync::Arc;
+
+    #[test]
+    fn lists_of_lists_are_one_shape() {
+        let list = |item, n| DataType::FixedSizeList(Arc::new(Field::new("item", item, true)), n);
+        let shape = ValueShape::of(&list(list(DataType::Int16, 3), 2)).unwrap();
+        assert_eq!(
+            shape,
+            ValueShape::FixedSizeList {
+                dimensions: vec![2, 3],
+                bits: 16
+            }
+        );
+        assert_eq!(shape.fixed_bits(), Some(96));
+        assert!(ValueShape::of(&list(DataType::Utf8, 3)).is_err());
+        assert!(ValueShape::of(&list(list(DataType::Int64, i32::MAX), i32::MAX)).is_err());
     }
 }

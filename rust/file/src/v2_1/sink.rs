@@ -2,109 +2,31 @@
 
 use std::ops::Range;
 
-use arrow_buffer::{ArrowNativeType, BooleanBuffer, Buffer, MutableBuffer, NullBuffer};
+use arrow_buffer::{ArrowNativeType, Buffer, MutableBuffer};
 use glaive_codec::bits;
 use glaive_codec::variable::VariableValues;
 
 use super::ValueShape;
-use super::layers::Layers;
+use super::layers::ColumnPath;
+use super::unravel::{Structure, Validity, fill_ones};
 use crate::{Error, Result};
 
-/// Decoded values and validity of some rows of one column.
+/// Decoded values and structure of some rows of one column.
 #[derive(Debug)]
 pub struct ColumnSink {
-    /// One value a slot; the content at null slots has no meaning.
+    /// One value a visible slot; the content at null slots has no meaning.
     pub values: Values,
-    /// Validity of every node of the path, leaf first.
-    pub layers: Vec<LayerValidity>,
-    /// Slots decoded so far.
-    pub len: usize,
+    /// Validity and offsets of every node of the path.
+    pub structure: Structure,
 }
 
 impl ColumnSink {
-    /// An empty sink for a leaf of this shape below `depth - 1` structs, with room for `rows`.
-    pub fn new(shape: ValueShape, depth: usize, rows: usize) -> Self {
-        let layers = (0..depth).map(|_| LayerValidity::default()).collect();
+    /// An empty sink for a leaf of this shape at the end of this path, with room for `rows`.
+    pub fn new(shape: &ValueShape, path: &ColumnPath, rows: usize) -> Self {
         Self {
             values: Values::new(shape, rows),
-            layers,
-            len: 0,
+            structure: Structure::new(path),
         }
-    }
-
-    /// Notes `n` slots that are valid at every layer.
-    pub fn push_valid(&mut self, n: usize) {
-        for layer in &mut self.layers {
-            layer.push_valid(n);
-        }
-        self.len += n;
-    }
-
-    /// Notes slots with these checked definition levels.
-    pub fn push_levels(&mut self, layers: &Layers, levels: &[u16]) {
-        for (sink, null_level) in self.layers.iter_mut().zip(layers.null_levels()) {
-            match null_level {
-                Some(null) => sink.push_levels(levels, null - 1),
-                None => sink.push_valid(levels.len()),
-            }
-        }
-        self.len += levels.len();
-    }
-}
-
-/// Validity of one node of a path: a bitmap that does not exist before the first null.
-#[derive(Debug, Default)]
-pub struct LayerValidity {
-    bits: Vec<u8>,
-    len: usize,
-    nulls: usize,
-}
-
-impl LayerValidity {
-    fn push_valid(&mut self, n: usize) {
-        if self.nulls > 0 {
-            fill_ones(&mut self.bits, self.len, n);
-        }
-        self.len += n;
-    }
-
-    fn push_levels(&mut self, levels: &[u16], max_valid: u16) {
-        if self.nulls == 0 {
-            if levels.iter().all(|&level| level <= max_valid) {
-                self.len += levels.len();
-                return;
-            }
-            self.bits.clear();
-            fill_ones(&mut self.bits, 0, self.len);
-        }
-        self.nulls += bits::levels_to_bitmap(levels, max_valid, &mut self.bits, &mut self.len);
-    }
-
-    /// Whether any row is null.
-    pub fn has_nulls(&self) -> bool {
-        self.nulls > 0
-    }
-
-    /// The Arrow validity; `None` without nulls.
-    pub fn finish(&self) -> Option<NullBuffer> {
-        if self.nulls == 0 {
-            return None;
-        }
-        let mut aligned = MutableBuffer::with_capacity(self.bits.len());
-        aligned.extend_from_slice(&self.bits);
-        Some(NullBuffer::new(BooleanBuffer::new(aligned.into(), 0, self.len)))
-    }
-}
-
-/// Sets the bits `len..len + n` of a bitmap that ends at bit `len`.
-fn fill_ones(bits: &mut Vec<u8>, len: usize, n: usize) {
-    let end = len + n;
-    if let (Some(last), rest @ 1..) = (bits.last_mut(), len % 8) {
-        *last |= 0xff << rest;
-    }
-    bits.resize(end.div_ceil(8), 0xff);
-    if let (Some(last), rest @ 1..) = (bits.last_mut(), end % 8) {
-        *last &= (1 << rest) - 1;
     }
 }
 
@@ -143,6 +65,24 @@ pub enum Values {
         /// The concatenated values.
         data: MutableBuffer,
     },
+    /// Fixed-size lists, perhaps nested.
+    FixedSizeList {
+        /// The lists, outermost first.
+        levels: Vec<ListLevel>,
+        /// The innermost items.
+        items: Box<Values>,
+    },
+}
+
+/// One level of nested fixed-size lists.
+#[derive(Debug)]
+pub struct ListLevel {
+    /// Items of one list.
+    pub dimension: usize,
+    /// Items of one value of the column: the product of all dimensions down to here.
+    pub items_per_value: usize,
+    /// Validity of the items.
+    pub validity: Validity,
 }
 
 /// Fixed-width values: collected, or shared with the bytes that were read.
@@ -156,20 +96,20 @@ pub enum FixedData {
 
 impl Values {
     /// No values yet, with room for `rows`.
-    pub fn new(shape: ValueShape, rows: usize) -> Self {
+    pub fn new(shape: &ValueShape, rows: usize) -> Self {
         match shape {
             ValueShape::Null => Self::Null,
             ValueShape::Fixed { bits: 1 } => Self::Bits {
-                bits: Vec::with_capacity(rows.div_ceil(8)),
+                bits: Vec::with_capacity(capacity(rows.div_ceil(8), 1)),
                 len: 0,
             },
             ValueShape::Fixed { bits } => {
-                let width = bits as usize / 8;
-                let data = FixedData::Owned(MutableBuffer::with_capacity(rows.saturating_mul(width)));
+                let width = *bits as usize / 8;
+                let data = FixedData::Owned(MutableBuffer::with_capacity(capacity(rows, width)));
                 Self::Fixed { width, data }
             }
             ValueShape::Variable { offset_bits: 32 } => {
-                let mut offsets = MutableBuffer::with_capacity((rows + 1) * 4);
+                let mut offsets = MutableBuffer::with_capacity(capacity(rows, 4) + 4);
                 offsets.push(0i32);
                 Self::Variable {
                     offsets: Offsets::I32(offsets),
@@ -177,11 +117,32 @@ impl Values {
                 }
             }
             ValueShape::Variable { .. } => {
-                let mut offsets = MutableBuffer::with_capacity((rows + 1) * 8);
+                let mut offsets = MutableBuffer::with_capacity(capacity(rows, 8) + 8);
                 offsets.push(0i64);
                 Self::Variable {
                     offsets: Offsets::I64(offsets),
                     data: MutableBuffer::new(0),
+                }
+            }
+            ValueShape::FixedSizeList { dimensions, bits } => {
+                let mut items_per_value = 1;
+                let level = |dimension: &u32| {
+                    let dimension = *dimension as usize;
+                    items_per_value *= dimension;
+                    ListLevel {
+                        dimension,
+                        items_per_value,
+                        validity: Validity::default(),
+                    }
+                };
+                let levels = dimensions.iter().map(level).collect();
+                let items = Self::new(
+                    &ValueShape::Fixed { bits: *bits },
+                    rows.saturating_mul(items_per_value),
+                );
+                Self::FixedSizeList {
+                    levels,
+                    items: Box::new(items),
                 }
             }
         }
@@ -195,8 +156,16 @@ impl Values {
                 *len += n;
                 bits.resize(len.div_ceil(8), 0);
             }
+            Self::FixedSizeList { levels, items } => {
+                let mut total = 0;
+                for level in levels {
+                    total = expansion(n, level.items_per_value)?;
+                    level.validity.push_valid(total);
+                }
+                items.push_default(total)?;
+            }
             Self::Fixed { width, data } => {
-                let bytes = n.checked_mul(*width).ok_or_else(too_large)?;
+                let bytes = expansion(n, *width)?;
                 let data = data.owned();
                 data.resize(data.len() + bytes, 0);
             }
@@ -220,16 +189,18 @@ impl Values {
             }
             Self::Fixed { width, data } => {
                 debug_assert_eq!(value.len(), *width);
+                let bytes = expansion(n, *width)?;
                 let data = data.owned();
-                data.reserve(n.checked_mul(*width).ok_or_else(too_large)?);
+                data.reserve(bytes);
                 (0..n).for_each(|_| data.extend_from_slice(value));
             }
             Self::Variable { offsets, data } => {
-                let total = n.checked_mul(value.len()).ok_or_else(too_large)?;
+                let total = expansion(n, value.len())?;
                 offsets.push_repeated(data.len(), value.len(), n)?;
                 data.reserve(total);
                 (0..n).for_each(|_| data.extend_from_slice(value));
             }
+            Self::FixedSizeList { .. } => return Err(Error::corrupt("a constant fixed-size list")),
         }
         Ok(())
     }
@@ -324,10 +295,10 @@ impl Values {
         Ok(())
     }
 
-    /// Removes all values, keeping the memory.
+    /// Removes all values of dictionary indices, keeping the memory.
     pub fn clear(&mut self) {
         match self {
-            Self::Null => {}
+            Self::Null | Self::FixedSizeList { .. } => {}
             Self::Bits { bits, len } => {
                 bits.clear();
                 *len = 0;
@@ -347,7 +318,7 @@ impl Values {
             Self::Variable { offsets, data } => {
                 data.as_slice().get(offsets.get(index)?..offsets.get(index + 1)?)
             }
-            Self::Null | Self::Bits { .. } => None,
+            Self::Null | Self::Bits { .. } | Self::FixedSizeList { .. } => None,
         }
     }
 }
@@ -486,6 +457,23 @@ impl Offsets {
     }
 }
 
+/// Memory to reserve for `n` items of `width` bytes. A count in a damaged file may be anything, so that more than this is
+/// only taken when the values are really there.
+fn capacity(n: usize, width: usize) -> usize {
+    n.saturating_mul(width).min(64 << 20)
+}
+
+/// Bytes of `n` copies of a value of `width` bytes; a page of a few bytes can ask for any number of them.
+fn expansion(n: usize, width: usize) -> Result<usize> {
+    n.checked_mul(width)
+        .filter(|&bytes| bytes <= 1 << 32)
+        .ok_or_else(|| {
+            Error::unsupported(format!(
+                "{n} copies of a value of {width} bytes in one batch: read fewer rows at a time"
+            ))
+        })
+}
+
 fn too_large() -> Error {
     Error::unsupported("more values than this machine can address")
 }
@@ -499,23 +487,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn validity_appears_with_the_first_null() {
-        let mut layer = LayerValidity::default();
-        layer.push_valid(3);
-        assert!(layer.finish().is_none());
-        layer.push_levels(&[0, 1, 0], 0);
-        layer.push_valid(9);
-        let nulls = layer.finish().unwrap();
-        assert_eq!(nulls.len(), 15);
-        assert_eq!(
-            nulls.iter().map(u8::from).collect::<Vec<_>>(),
-            [1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]
-        );
-    }
-
-    #[test]
     fn repeated_booleans() {
-        let mut values = Values::new(ValueShape::Fixed { bits: 1 }, 0);
+        let mut values = Values::new(&ValueShape::Fixed { bits: 1 }, 0);
         values.push_repeated(&[1], 11).unwrap();
         values.push_repeated(&[0], 3).unwrap();
         values.push_repeated(&[1], 2).unwrap();
@@ -535,7 +508,7 @@ mod tests {
 
     #[test]
     fn offsets_are_rebased() {
-        let mut values = Values::new(ValueShape::Variable { offset_bits: 32 }, 2);
+        let mut values = Values::new(&ValueShape::Variable { offset_bits: 32 }, 2);
         values.push_bytes(b"ab").unwrap();
         values.push_variable(&[2u32, 2, 5], b"xxcde").unwrap();
         assert_eq!(values.value(0).unwrap(), b"ab");

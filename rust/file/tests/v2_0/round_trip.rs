@@ -11,7 +11,9 @@ use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer, i256};
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
-use glaive_file::{ErrorKind, FileReader, FileVersion, ReadOptions, Rows, WriterOptions};
+use glaive_file::{
+    ErrorKind, FieldSource, FileReader, FileVersion, ReadOptions, Rows, WriterOptions, read_fields,
+};
 
 use crate::support::{open, options, write};
 
@@ -34,7 +36,7 @@ fn nulls(pattern: &str, n: usize) -> Option<NullBuffer> {
             "last" => i + 1 != n,
             "all" => false,
             "second" => i % 2 == 0,
-            "random" => mix(i) % 10 != 0,
+            "random" => !mix(i).is_multiple_of(10),
             _ => i / 300 % 2 == 0,
         })
         .collect();
@@ -555,4 +557,33 @@ fn a_null_struct_behind_a_null_list_is_no_fault() {
     let batch = batch(vec![("c".to_owned(), vec![], Arc::new(list))]);
     let bytes = write(std::slice::from_ref(&batch), options(FileVersion::V2_0)).unwrap();
     check(&batch, bytes, "hidden null struct");
+}
+
+#[test]
+fn files_of_two_versions_serve_one_read() {
+    let batch = batch(nested_columns(500, "random"));
+    let new_type = ("new".to_owned(), vec![], ints(500, "second"));
+    let later = self::batch(vec![new_type]);
+    let old = open(write(std::slice::from_ref(&batch), options(FileVersion::V2_0)).unwrap());
+    let new = open(write(std::slice::from_ref(&later), options(FileVersion::V2_2)).unwrap());
+    let old_columns = old.own_columns().unwrap();
+    let new_columns = HashMap::from([(1000, 0)]);
+    let mut added = new.schema().unwrap().fields[0].as_ref().clone();
+    added.id = 1000;
+    let mut fields = old.schema().unwrap().fields.clone();
+    fields.insert(1, Arc::new(added));
+    let sources = [
+        FieldSource {
+            reader: &new,
+            columns: &new_columns,
+        },
+        FieldSource {
+            reader: &old,
+            columns: &old_columns,
+        },
+    ];
+    let arrays = read_fields(&sources, &fields, Rows::Range(10..400), &ReadOptions::default()).unwrap();
+    assert_eq!(&arrays[0], &batch.column(0).slice(10, 390));
+    assert_eq!(&arrays[1], &later.column(0).slice(10, 390));
+    assert_eq!(&arrays[2], &batch.column(1).slice(10, 390));
 }

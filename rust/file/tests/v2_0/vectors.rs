@@ -199,8 +199,7 @@ fn file_of_page(logical_type: &str, encoding: Vec<u8>, buffers: Vec<Vec<u8>>, le
         metadata: schema.metadata_to_proto(),
     };
     writer.finish(message, length, vec![column]).unwrap();
-    let bytes = sink.0.lock().unwrap().clone();
-    bytes
+    sink.0.lock().unwrap().clone()
 }
 
 #[test]

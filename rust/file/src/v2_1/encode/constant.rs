@@ -4,7 +4,9 @@ use super::leaf::{LeafValues, PageValues};
 use super::levels::{LevelCodec, PageLevels};
 use super::{EncodedPage, layer_kinds};
 use crate::FileVersion;
-use crate::proto::lance::encodings21::{ConstantLayout, PageLayout, page_layout::Layout};
+use crate::proto::lance::encodings21::{
+    CompressiveEncoding, ConstantLayout, PageLayout, page_layout::Layout,
+};
 
 /// The longest value that stands in the layout itself.
 const MAX_INLINE: usize = 32;
@@ -24,21 +26,41 @@ pub fn all_null(levels: &PageLevels, version: FileVersion) -> EncodedPage {
         layers: layer_kinds(levels),
         ..Default::default()
     };
-    if let [_] = levels.nullable() {
+    if let [_] = levels.layers() {
         return page(layout, Vec::new());
     }
-    let levels = levels.levels().unwrap_or_default();
-    let mut buffer = Vec::new();
-    let codec = match version >= FileVersion::V2_2 {
-        true => LevelCodec::choose(levels, &[levels.len()], version),
-        false => LevelCodec::Flat,
-    };
-    codec.encode(levels, &mut buffer);
-    if version >= FileVersion::V2_2 {
-        layout.def_compression = Some(codec.message());
-        layout.num_def_values = levels.len() as u64;
+    if version < FileVersion::V2_2 {
+        return page(layout, vec![raw(levels.rep()), raw(levels.def())]);
     }
-    page(layout, vec![Vec::new(), buffer])
+    let (rep_codec, rep) = compressed(levels.rep(), version);
+    let (def_codec, def) = compressed(levels.def(), version);
+    layout.num_rep_values = levels.rep().map_or(0, |l| l.len() as u64);
+    layout.num_def_values = levels.def().map_or(0, |l| l.len() as u64);
+    layout.rep_compression = rep_codec;
+    layout.def_compression = def_codec;
+    page(layout, vec![rep, def])
+}
+
+fn raw(levels: Option<&[u16]>) -> Vec<u8> {
+    levels
+        .unwrap_or_default()
+        .iter()
+        .flat_map(|l| l.to_le_bytes())
+        .collect()
+}
+
+fn compressed(levels: Option<&[u16]>, version: FileVersion) -> (Option<CompressiveEncoding>, Vec<u8>) {
+    let Some(levels) = levels else {
+        return (None, Vec::new());
+    };
+    let codec = LevelCodec::choose(levels, &[levels.len()], version);
+    let mut buffer = Vec::new();
+    codec.encode(levels, &mut buffer);
+    // An empty buffer would mean an absent stream.
+    match buffer.is_empty() {
+        true => (Some(LevelCodec::Flat.message()), raw(Some(levels))),
+        false => (Some(codec.message()), buffer),
+    }
 }
 
 /// A page whose valid values are all the same (2.2).
@@ -48,7 +70,7 @@ pub fn scalar(values: &PageValues, levels: &PageLevels) -> Option<EncodedPage> {
         ..Default::default()
     };
     let mut buffers = Vec::new();
-    match constant(values, levels.levels())? {
+    match constant(values, levels.of_values())? {
         Scalar::Fixed(value) if value.len() <= MAX_INLINE => layout.inline_value = Some(value.into()),
         Scalar::Fixed(value) => buffers.push(arrow_buffers(&[&value])),
         Scalar::Variable { offset_bits, value } => {
@@ -58,9 +80,9 @@ pub fn scalar(values: &PageValues, levels: &PageLevels) -> Option<EncodedPage> {
             buffers.push(arrow_buffers(&[&offsets, value]));
         }
     }
-    if let Some(levels) = levels.levels() {
-        buffers.push(Vec::new());
-        buffers.push(levels.iter().flat_map(|l| l.to_le_bytes()).collect());
+    if levels.rep().is_some() || levels.def().is_some() {
+        buffers.push(raw(levels.rep()));
+        buffers.push(raw(levels.def()));
     }
     Some(page(layout, buffers))
 }
@@ -73,7 +95,7 @@ enum Scalar<'a> {
 /// The value of all valid slots, if there is just one.
 fn constant<'a>(values: &'a PageValues, levels: Option<&[u16]>) -> Option<Scalar<'a>> {
     match values {
-        PageValues::Null => None,
+        PageValues::Null | PageValues::Lists(_) => None,
         PageValues::Bits { bits, len } => {
             let bit = |i: usize| bits.get(i / 8).is_some_and(|byte| byte >> (i % 8) & 1 == 1);
             let value = only((0..*len).map(bit), levels)?;

@@ -3,7 +3,7 @@
 use glaive_codec::bitpack::{Lane, bit_width, inline};
 use glaive_codec::rle;
 
-use super::chunks::{Chunk, ChunkedValues};
+use super::chunks::{Chunk, ChunkedValues, sizes};
 use super::message;
 
 /// Plain chunks stay below 8 KiB with their header.
@@ -101,7 +101,7 @@ pub fn encode_bits(bits: &[u8], len: usize) -> ChunkedValues {
     let chunks = chunk_lens(len, MAX_CHUNK_VALUES)
         .map(|n| Chunk {
             values: n,
-            sizes: [n.div_ceil(8), 0],
+            sizes: sizes(n.div_ceil(8), 0),
         })
         .collect();
     let data = bits.get(..len.div_ceil(8)).unwrap_or_default().to_vec();
@@ -121,7 +121,7 @@ fn flat(width: usize, bytes: &[u8]) -> ChunkedValues {
     let chunks = chunk_lens(bytes.len() / width, n)
         .map(|n| Chunk {
             values: n,
-            sizes: [n * width, 0],
+            sizes: sizes(n * width, 0),
         })
         .collect();
     ChunkedValues {
@@ -140,7 +140,7 @@ fn inline_bitpacked<T: Lane>(bytes: &[u8], encoded_len: usize) -> ChunkedValues 
         inline::encode(block, &mut data);
         chunks.push(Chunk {
             values: block.len(),
-            sizes: [data.len() - start, 0],
+            sizes: sizes(data.len() - start, 0),
         });
     });
     ChunkedValues {
@@ -175,7 +175,7 @@ fn run_lengths<T: Lane>(bytes: &[u8], encoded_len: usize) -> ChunkedValues {
         data.extend_from_slice(&lengths);
         chunks.push(Chunk {
             values: n,
-            sizes: [values.len(), lengths.len()],
+            sizes: sizes(values.len(), lengths.len()),
         });
         rest = rest.get(n * T::BYTES..).unwrap_or_default();
     }

@@ -2,9 +2,9 @@
 
 use glaive_codec::general::{self, Scheme};
 
-use super::leaf::LeafValues;
+use super::leaf::{LeafValues, PageValues};
 use super::levels::PageLevels;
-use super::{EncodedPage, layer_kinds, message};
+use super::{EncodedPage, fixed_size_list, layer_kinds, message};
 use crate::proto::lance::encodings21::{
     CompressiveEncoding, FullZipLayout, PageLayout, full_zip_layout::Details, page_layout::Layout,
 };
@@ -13,22 +13,45 @@ use crate::{Error, Result};
 /// Values longer than this are compressed one by one, if that pays.
 const ZSTD_MIN_LONGEST: usize = 32 * 1024;
 
-/// Fixed-width values of `width` bytes.
-pub fn fixed(width: usize, bytes: &[u8], levels: &PageLevels) -> Result<EncodedPage> {
-    let control = Control::new(levels);
-    let mut stream = Vec::with_capacity(bytes.len() + levels.len() * control.bytes);
-    for (row, value) in bytes.chunks_exact(width).enumerate() {
-        control.push(row, &mut stream);
-        stream.extend_from_slice(value);
+/// Any values in this layout: for rows that do not fit a chunk.
+pub fn any(values: &PageValues, levels: &PageLevels) -> Result<EncodedPage> {
+    match values {
+        PageValues::Fixed { width, bytes } => fixed(*width, bytes, message::flat(*width as u64 * 8), levels),
+        PageValues::Variable(values) => variable(values, None, 0, levels),
+        PageValues::Bits { bits, len } => {
+            // A boolean takes a whole byte here.
+            let bytes: Vec<u8> = (0..*len)
+                .map(|i| u8::from(glaive_codec::bits::get_bit(bits, i)))
+                .collect();
+            fixed(1, &bytes, message::flat(8), levels)
+        }
+        PageValues::Lists(lists) => fixed_size_list::full_zip(lists, levels),
+        PageValues::Null => Err(Error::invalid_input("a page of the null type holds no values")),
     }
+}
+
+/// Fixed-width cells of `width` bytes.
+pub fn fixed(
+    width: usize,
+    bytes: &[u8],
+    codec: CompressiveEncoding,
+    levels: &PageLevels,
+) -> Result<EncodedPage> {
+    let zipper = Zipper::new(levels);
+    let mut stream = Vec::with_capacity(bytes.len() + levels.slots() * zipper.bytes);
+    let mut cells = bytes.chunks_exact(width);
+    let starts = zipper.zip(&mut stream, |_, stream| {
+        stream.extend_from_slice(cells.next().unwrap_or_default())
+    });
     let details =
         Details::BitsPerValue(u32::try_from(width * 8).map_err(|_| Error::invalid_input("values too wide"))?);
+    let index = levels.rep().map(|_| row_index(&starts, stream.len()));
     page(
-        &control,
+        &zipper,
         levels,
         details,
-        message::flat(width as u64 * 8),
-        vec![stream],
+        codec,
+        std::iter::once(stream).chain(index).collect(),
     )
 }
 
@@ -74,28 +97,28 @@ fn zstd(values: &LeafValues) -> Result<Option<LeafValues>> {
 }
 
 fn zip(values: &LeafValues, codec: CompressiveEncoding, levels: &PageLevels) -> Result<EncodedPage> {
-    let control = Control::new(levels);
+    let zipper = Zipper::new(levels);
     // pylance takes the width of the length for that of the offsets it builds, so large types need 64 bits.
     let wide = values.offset_bits == 64 || values.bytes.len() > u32::MAX as usize;
-    let mut stream = Vec::with_capacity(values.bytes.len() + values.len() * (control.bytes + 4));
-    let mut starts = Vec::with_capacity(values.len() + 1);
-    for (row, value) in values.iter().enumerate() {
-        starts.push(stream.len() as u64);
-        if control.push(row, &mut stream) {
-            match wide {
-                true => stream.extend_from_slice(&(value.len() as u64).to_le_bytes()),
-                false => stream.extend_from_slice(&(value.len() as u32).to_le_bytes()),
-            }
-            stream.extend_from_slice(value);
+    let mut stream = Vec::with_capacity(values.bytes.len() + levels.slots() * (zipper.bytes + 4));
+    let mut cells = values.iter();
+    let starts = zipper.zip(&mut stream, |level, stream| {
+        let value = cells.next().unwrap_or_default();
+        if level != 0 {
+            return;
         }
-    }
-    starts.push(stream.len() as u64);
+        match wide {
+            true => stream.extend_from_slice(&(value.len() as u64).to_le_bytes()),
+            false => stream.extend_from_slice(&(value.len() as u32).to_le_bytes()),
+        }
+        stream.extend_from_slice(value);
+    });
     let index = row_index(&starts, stream.len());
     let details = Details::BitsPerOffset(if wide { 64 } else { 32 });
-    page(&control, levels, details, codec, vec![stream, index])
+    page(&zipper, levels, details, codec, vec![stream, index])
 }
 
-/// Positions in the narrowest width that holds the last one.
+/// Positions of the rows, and the end, in the narrowest width that holds the last one.
 fn row_index(starts: &[u64], end: usize) -> Vec<u8> {
     let width = match end {
         0..=0xff => 1,
@@ -103,26 +126,26 @@ fn row_index(starts: &[u64], end: usize) -> Vec<u8> {
         0x1_0000..=0xffff_ffff => 4,
         _ => 8,
     };
-    starts
-        .iter()
+    let positions = starts.iter().copied().chain(std::iter::once(end as u64));
+    positions
         .flat_map(|start| start.to_le_bytes().into_iter().take(width))
         .collect()
 }
 
 fn page(
-    control: &Control<'_>,
+    zipper: &Zipper<'_>,
     levels: &PageLevels,
     details: Details,
     codec: CompressiveEncoding,
     buffers: Vec<Vec<u8>>,
 ) -> Result<EncodedPage> {
-    let items =
-        u32::try_from(levels.len()).map_err(|_| Error::invalid_input("more than 2^32 - 1 rows in a page"))?;
+    let count =
+        |n: usize| u32::try_from(n).map_err(|_| Error::invalid_input("more than 2^32 - 1 slots in a page"));
     let layout = FullZipLayout {
-        bits_rep: 0,
-        bits_def: control.bits,
-        num_items: items,
-        num_visible_items: items,
+        bits_rep: zipper.bits_rep,
+        bits_def: zipper.bits_def,
+        num_items: count(levels.slots())?,
+        num_visible_items: count(levels.values())?,
         value_compression: Some(codec),
         layers: layer_kinds(levels),
         details: Some(details),
@@ -135,33 +158,54 @@ fn page(
     })
 }
 
-/// Control words: the definition level in as few bytes as hold it.
-struct Control<'a> {
-    levels: Option<&'a [u16]>,
-    bits: u32,
+/// Control words: `rep << bits_def | def` in as few bytes as hold it.
+struct Zipper<'a> {
+    levels: &'a PageLevels,
+    bits_rep: u32,
+    bits_def: u32,
     bytes: usize,
 }
 
-impl<'a> Control<'a> {
+impl<'a> Zipper<'a> {
     fn new(levels: &'a PageLevels) -> Self {
-        let bits = u16::BITS - levels.max().leading_zeros();
-        let bytes = match bits {
+        let bits = |stream: Option<&[u16]>| match stream {
+            // A stream that exists has a bit at least, so that all pages of a column agree about having it.
+            Some(levels) => (u16::BITS - levels.iter().copied().fold(0, u16::max).leading_zeros()).max(1),
+            None => 0,
+        };
+        let (bits_rep, bits_def) = (bits(levels.rep()), bits(levels.def()));
+        let bytes = match bits_rep + bits_def {
             0 => 0,
             1..=8 => 1,
-            _ => 2,
+            9..=16 => 2,
+            _ => 4,
         };
         Self {
-            levels: levels.levels().filter(|_| bits > 0),
-            bits,
+            levels,
+            bits_rep,
+            bits_def,
             bytes,
         }
     }
 
-    /// Appends the word of a row; returns whether the row has a value.
-    fn push(&self, row: usize, stream: &mut Vec<u8>) -> bool {
-        let Some(levels) = self.levels else { return true };
-        let level = levels.get(row).copied().unwrap_or_default();
-        stream.extend(level.to_le_bytes().into_iter().take(self.bytes));
-        level == 0
+    /// Writes all slots; `push_value` writes the next value, which has the given level. Returns where each row starts.
+    fn zip(&self, stream: &mut Vec<u8>, mut push_value: impl FnMut(u16, &mut Vec<u8>)) -> Vec<u64> {
+        let (max_rep, max_visible) = (self.levels.max_rep(), self.levels.max_visible());
+        let at = |levels: Option<&[u16]>, slot: usize| {
+            levels.and_then(|l| l.get(slot)).copied().unwrap_or_default()
+        };
+        let mut starts = Vec::with_capacity(self.levels.rows() + 1);
+        for slot in 0..self.levels.slots() {
+            let (rep, def) = (at(self.levels.rep(), slot), at(self.levels.def(), slot));
+            if rep == max_rep {
+                starts.push(stream.len() as u64);
+            }
+            let word = u32::from(rep) << self.bits_def | u32::from(def);
+            stream.extend(word.to_le_bytes().into_iter().take(self.bytes));
+            if def <= max_visible || max_rep == 0 {
+                push_value(def, stream);
+            }
+        }
+        starts
     }
 }

@@ -1,49 +1,15 @@
-//! Leaf values on their way to a page: pieces of Arrow arrays, joined and stripped of what stands at null slots.
+//! Leaf values on their way to a page: Arrow arrays, joined and stripped of what stands at null slots.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{BinaryType, ByteArrayType, LargeBinaryType, LargeUtf8Type, Utf8Type};
 use arrow_array::{Array, ArrayRef, GenericByteArray};
-use arrow_buffer::{ArrowNativeType, NullBuffer};
+use arrow_buffer::ArrowNativeType;
 use arrow_schema::DataType;
 use glaive_codec::bits;
 
 use super::levels::PageLevels;
 use crate::v2_1::ValueShape;
 use crate::{Error, Result};
-
-/// A run of rows of one leaf column, with the validity of all nodes on its path.
-#[derive(Debug, Clone)]
-pub struct LeafPiece {
-    /// The leaf array; its own validity is also in `validity`.
-    pub array: ArrayRef,
-    /// Leaf first; the outermost node last.
-    pub validity: Vec<Option<NullBuffer>>,
-}
-
-impl LeafPiece {
-    /// Rows `[start, start + len)` of the piece.
-    #[must_use]
-    pub fn slice(&self, start: usize, len: usize) -> Self {
-        let part = |n: &Option<NullBuffer>| n.as_ref().map(|n| n.slice(start, len));
-        Self {
-            array: self.array.slice(start, len),
-            validity: self.validity.iter().map(part).collect(),
-        }
-    }
-
-    /// Bytes of the values, without validity: the measure of a page's size.
-    pub fn value_bytes(&self) -> Result<usize> {
-        let rows = self.array.len();
-        Ok(match ValueShape::of(self.array.data_type())? {
-            ValueShape::Null => 0,
-            ValueShape::Fixed { bits } => (bits as usize).saturating_mul(rows).div_ceil(8),
-            ValueShape::Variable { offset_bits } => {
-                let (first, last) = span(&self.array)?;
-                last - first + rows * usize::from(offset_bits / 8)
-            }
-        })
-    }
-}
 
 /// Variable-width values: offsets from 0 and their bytes.
 #[derive(Debug)]
@@ -107,27 +73,47 @@ pub enum PageValues {
     },
     /// Variable width.
     Variable(LeafValues),
+    /// Fixed-size lists of fixed-width items.
+    Lists(ListValues),
+}
+
+/// Fixed-size lists, perhaps nested.
+#[derive(Debug)]
+pub struct ListValues {
+    /// Outermost first: items of each list, and the validity of those items, if any is null in a valid row.
+    pub levels: Vec<(u32, Option<Vec<u8>>)>,
+    /// Bits of one innermost item.
+    pub bits: u32,
+    /// The innermost items.
+    pub items: Vec<u8>,
+    /// Number of values.
+    pub len: usize,
 }
 
 impl PageValues {
-    /// Joins pieces of one column; `levels` belong to the same rows.
-    pub fn new(pieces: &[LeafPiece], levels: &PageLevels) -> Result<Self> {
-        let Some(first) = pieces.first() else {
-            return Ok(Self::Null);
-        };
-        let shape = ValueShape::of(first.array.data_type())?;
-        let arrays = pieces.iter().map(|p| &p.array);
+    /// Joins the leaf arrays of a page; `levels` belong to the same values.
+    pub fn new(arrays: &[ArrayRef], shape: &ValueShape, levels: &PageLevels) -> Result<Self> {
+        let null_levels = levels.of_values();
         match shape {
             ValueShape::Null => Ok(Self::Null),
-            ValueShape::Fixed { bits: 1 } => Ok(join_bits(arrays, levels)),
-            ValueShape::Fixed { bits } => join_fixed(bits as usize / 8, arrays, levels),
-            ValueShape::Variable { offset_bits } => join_variable(offset_bits, arrays, levels),
+            ValueShape::Fixed { bits: 1 } => Ok(join_bits(arrays, null_levels)),
+            ValueShape::Fixed { bits } => {
+                let width = *bits as usize / 8;
+                Ok(Self::Fixed {
+                    width,
+                    bytes: join_fixed(width, arrays, null_levels)?,
+                })
+            }
+            ValueShape::Variable { offset_bits } => join_variable(*offset_bits, arrays, null_levels),
+            ValueShape::FixedSizeList { dimensions, bits } => {
+                join_lists(dimensions, *bits, arrays, null_levels).map(Self::Lists)
+            }
         }
     }
 }
 
-fn join_bits<'a>(arrays: impl Iterator<Item = &'a ArrayRef>, levels: &PageLevels) -> PageValues {
-    let (mut joined, mut len) = (Vec::with_capacity(levels.len().div_ceil(8)), 0);
+fn join_bits(arrays: &[ArrayRef], levels: Option<&[u16]>) -> PageValues {
+    let (mut joined, mut len) = (Vec::new(), 0);
     for array in arrays {
         let values = array.as_boolean().values();
         bits::copy_bits(
@@ -138,7 +124,7 @@ fn join_bits<'a>(arrays: impl Iterator<Item = &'a ArrayRef>, levels: &PageLevels
             values.len(),
         );
     }
-    if let Some(levels) = levels.levels() {
+    if let Some(levels) = levels {
         let (mut valid, mut valid_len) = (Vec::with_capacity(joined.len()), 0);
         bits::levels_to_bitmap(levels, 0, &mut valid, &mut valid_len);
         joined
@@ -149,12 +135,9 @@ fn join_bits<'a>(arrays: impl Iterator<Item = &'a ArrayRef>, levels: &PageLevels
     PageValues::Bits { bits: joined, len }
 }
 
-fn join_fixed<'a>(
-    width: usize,
-    arrays: impl Iterator<Item = &'a ArrayRef>,
-    levels: &PageLevels,
-) -> Result<PageValues> {
-    let mut bytes = Vec::with_capacity(levels.len() * width);
+fn join_fixed(width: usize, arrays: &[ArrayRef], levels: Option<&[u16]>) -> Result<Vec<u8>> {
+    let total: usize = arrays.iter().map(|a| a.len()).sum();
+    let mut bytes = Vec::with_capacity(total * width);
     for array in arrays {
         let data = array.to_data();
         let start = data.offset() * width;
@@ -166,10 +149,80 @@ fn join_fixed<'a>(
             values.ok_or_else(|| Error::invalid_input("an array is shorter than its length"))?,
         );
     }
-    if let Some(levels) = levels.levels() {
+    if let Some(levels) = levels {
         zero_nulls(width, &mut bytes, levels);
     }
-    Ok(PageValues::Fixed { width, bytes })
+    Ok(bytes)
+}
+
+/// Joins lists. Items of null rows are left out of the validity, and their bytes are zero.
+fn join_lists(
+    dimensions: &[u32],
+    bits: u32,
+    arrays: &[ArrayRef],
+    levels: Option<&[u16]>,
+) -> Result<ListValues> {
+    let len = arrays.iter().map(|a| a.len()).sum();
+    let mut inner: Vec<ArrayRef> = arrays.to_vec();
+    let mut out = Vec::with_capacity(dimensions.len());
+    let mut per_value = 1;
+    for &dimension in dimensions {
+        let below = |list: &ArrayRef| {
+            let list = list
+                .as_fixed_size_list_opt()
+                .ok_or_else(|| Error::invalid_input("arrays differ in type"))?;
+            Ok(list.values().slice(0, list.len() * dimension as usize))
+        };
+        inner = inner.iter().map(below).collect::<Result<_>>()?;
+        per_value *= dimension as usize;
+        out.push((dimension, item_validity(&inner, per_value, levels)));
+    }
+    let item_levels: Option<Vec<u16>> = levels.map(|levels| {
+        levels
+            .iter()
+            .flat_map(|l| std::iter::repeat_n(*l, per_value))
+            .collect()
+    });
+    let items = match bits {
+        1 => match join_bits(&inner, item_levels.as_deref()) {
+            PageValues::Bits { bits, .. } => bits,
+            _ => Vec::new(),
+        },
+        _ => join_fixed(bits as usize / 8, &inner, item_levels.as_deref())?,
+    };
+    Ok(ListValues {
+        levels: out,
+        bits,
+        items,
+        len,
+    })
+}
+
+/// Validity of the items of valid rows; `None` if none of them is null.
+fn item_validity(items: &[ArrayRef], per_value: usize, levels: Option<&[u16]>) -> Option<Vec<u8>> {
+    let (mut bitmap, mut len, mut nulls) = (Vec::new(), 0, false);
+    for array in items {
+        let offset = len;
+        let hidden = |i: usize| {
+            levels
+                .and_then(|l| l.get((offset + i) / per_value))
+                .is_some_and(|&level| level != 0)
+        };
+        match array.nulls() {
+            None => bits::fill_bits(true, &mut bitmap, &mut len, array.len()),
+            Some(valid) => {
+                nulls |= valid.iter().enumerate().any(|(i, valid)| !valid && !hidden(i));
+                bits::copy_bits(
+                    valid.validity(),
+                    valid.offset(),
+                    &mut bitmap,
+                    &mut len,
+                    valid.len(),
+                );
+            }
+        }
+    }
+    nulls.then_some(bitmap)
 }
 
 /// Null slots may hold anything in Arrow; zeros pack best and give nothing away.
@@ -198,19 +251,16 @@ fn zero_nulls(width: usize, bytes: &mut [u8], levels: &[u16]) {
     }
 }
 
-fn join_variable<'a>(
-    offset_bits: u8,
-    arrays: impl Iterator<Item = &'a ArrayRef>,
-    levels: &PageLevels,
-) -> Result<PageValues> {
+fn join_variable(offset_bits: u8, arrays: &[ArrayRef], mut levels: Option<&[u16]>) -> Result<PageValues> {
+    let total: usize = arrays.iter().map(|a| a.len()).sum();
+    let offsets = Vec::with_capacity(total + 1);
     let mut values = LeafValues {
-        offsets: Vec::with_capacity(levels.len() + 1),
+        offsets,
         bytes: Vec::new(),
         offset_bits,
         utf8: false,
     };
     values.offsets.push(0);
-    let mut levels = levels.levels();
     for array in arrays {
         let (part, rest) = match levels {
             Some(levels) => levels
@@ -270,20 +320,66 @@ fn append<T: ByteArrayType>(array: &ArrayRef, levels: Option<&[u16]>, out: &mut 
     Ok(())
 }
 
-/// First and last offset of a variable-width array.
-fn span(array: &ArrayRef) -> Result<(usize, usize)> {
-    fn ends<T: ByteArrayType>(array: &ArrayRef) -> Option<(usize, usize)> {
-        let offsets = array
-            .as_any()
-            .downcast_ref::<GenericByteArray<T>>()?
-            .value_offsets();
-        Some((offsets.first()?.as_usize(), offsets.last()?.as_usize()))
-    }
-    let span = match array.data_type() {
-        DataType::Utf8 => ends::<Utf8Type>(array),
-        DataType::LargeUtf8 => ends::<LargeUtf8Type>(array),
-        DataType::Binary => ends::<BinaryType>(array),
-        _ => ends::<LargeBinaryType>(array),
+/// Bytes of the values below an array, without validity: the measure of a page's size.
+pub fn value_bytes(array: &ArrayRef, steps: &[usize]) -> usize {
+    let Some((step, rest)) = steps.split_first() else {
+        return leaf_bytes(array);
     };
-    span.ok_or_else(|| Error::invalid_input("an array without offsets"))
+    let lists = |offsets: Option<(usize, usize)>, values: &ArrayRef| {
+        let (first, last) = offsets.unwrap_or_default();
+        // Four bytes a list stand for its levels.
+        array.len() * 4 + value_bytes(&values.slice(first, last - first), rest)
+    };
+    match array.data_type() {
+        DataType::Struct(_) => array
+            .as_struct()
+            .columns()
+            .get(*step)
+            .map_or(0, |child| value_bytes(child, rest)),
+        DataType::List(_) => {
+            let list = array.as_list::<i32>();
+            lists(ends(list.value_offsets()), list.values())
+        }
+        DataType::LargeList(_) => {
+            let list = array.as_list::<i64>();
+            lists(ends(list.value_offsets()), list.values())
+        }
+        DataType::Map(..) => {
+            let map = array.as_map();
+            let entries: ArrayRef = std::sync::Arc::new(map.entries().clone());
+            lists(ends(map.value_offsets()), &entries)
+        }
+        DataType::FixedSizeList(..) => value_bytes(array.as_fixed_size_list().values(), rest),
+        _ => 0,
+    }
+}
+
+fn ends<O: ArrowNativeType>(offsets: &[O]) -> Option<(usize, usize)> {
+    Some((offsets.first()?.as_usize(), offsets.last()?.as_usize()))
+}
+
+fn leaf_bytes(array: &ArrayRef) -> usize {
+    let rows = array.len();
+    match ValueShape::of(array.data_type()) {
+        Ok(ValueShape::Variable { offset_bits }) => {
+            let (first, last) = span(array).unwrap_or_default();
+            last - first + rows * usize::from(offset_bits / 8)
+        }
+        Ok(shape) => (shape.fixed_bits().unwrap_or_default() as usize)
+            .saturating_mul(rows)
+            .div_ceil(8),
+        // Views, which have no shape of their own: an estimate.
+        Err(_) => array.get_buffer_memory_size().min(rows.saturating_mul(1024)),
+    }
+}
+
+/// First and last offset of a variable-width array.
+fn span(array: &ArrayRef) -> Option<(usize, usize)> {
+    match array.data_type() {
+        DataType::Utf8 => ends(array.as_string::<i32>().value_offsets()),
+        DataType::LargeUtf8 => ends(array.as_string::<i64>().value_offsets()),
+        DataType::Binary => ends(array.as_binary::<i32>().value_offsets()),
+        DataType::LargeBinary => ends(array.as_binary::<i64>().value_offsets()),
+        _ => None,
+    }
 }

@@ -1,97 +1,241 @@
-//! Definition levels of a page, from the validity of the nodes on its path (format chapter 21, 3.3).
+//! The levels of a page, numbered from the marks of its slots, and the codecs that store them (format chapter 21, 3).
 
-use arrow_buffer::NullBuffer;
 use glaive_codec::bitpack::{bit_width, inline, out_of_line};
 use glaive_codec::rle;
 
 use super::message;
+use super::shred::{Mark, Shredded};
 use crate::FileVersion;
-use crate::proto::lance::encodings21::CompressiveEncoding;
+use crate::leaves::LeafField;
+use crate::proto::lance::encodings21::{CompressiveEncoding, RepDefLayer};
+use crate::schema::Field;
+use crate::v2_1::NodeKind;
 
-/// Definition levels of a page and what they mean.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Levels of a page and what they mean.
+#[derive(Debug, Clone)]
 pub struct PageLevels {
-    /// Leaf first: whether the page has nulls at this node.
-    nullable: Vec<bool>,
-    /// One level a slot; `None` when there is no null at all.
-    levels: Option<Vec<u16>>,
-    len: usize,
-    nulls: usize,
+    /// Leaf first.
+    layers: Vec<RepDefLayer>,
+    rep: Option<Vec<u16>>,
+    def: Option<Vec<u16>>,
+    /// Definition levels of the visible slots, if not all slots are visible.
+    visible: Option<Vec<u16>>,
+    slots: usize,
+    values: usize,
+    null_values: usize,
+    rows: usize,
+}
+
+/// What a page has at one node.
+#[derive(Debug, Clone, Copy, Default)]
+struct Seen {
+    null: bool,
+    empty: bool,
 }
 
 impl PageLevels {
-    /// Levels of a page made of pieces; each piece has its rows and its validity by node, leaf first.
-    pub fn new<'a>(
-        depth: usize,
-        pieces: impl Iterator<Item = (usize, &'a [Option<NullBuffer>])> + Clone,
-    ) -> Self {
-        let has_nulls = |node: &Option<NullBuffer>| node.as_ref().is_some_and(|n| n.null_count() > 0);
-        let mut nullable = vec![false; depth];
-        let mut len = 0;
-        for (rows, nodes) in pieces.clone() {
-            len += rows;
-            for (nullable, node) in nullable.iter_mut().zip(nodes) {
-                *nullable |= has_nulls(node);
-            }
+    /// Numbers the levels of shredded rows.
+    pub fn number(shredded: &Shredded, top: &Field, leaf: &LeafField, rows: usize, only: bool) -> Self {
+        let nodes: Vec<NodeKind> = leaf.nodes.iter().rev().copied().collect();
+        let mut seen = seen_at(shredded, &nodes);
+        if !only {
+            force_levels(&mut seen, top, leaf, &nodes);
         }
-        if !nullable.contains(&true) {
-            return Self {
-                nullable,
-                levels: None,
-                len,
-                nulls: 0,
-            };
-        }
-        let mut levels = Vec::with_capacity(len);
-        for (rows, nodes) in pieces {
-            let start = levels.len();
-            levels.resize(start + rows, 0u16);
-            let mut level = 0u16;
-            // Leaf first, so that an outer null overwrites what lies below it.
-            for (node, _) in nodes.iter().zip(&nullable).filter(|(_, nullable)| **nullable) {
-                level += 1;
-                let Some(node) = node else { continue };
-                for (slot, valid) in levels.iter_mut().skip(start).zip(node.iter()) {
-                    *slot = if valid { *slot } else { level };
+        allow_hidden_lists(&mut seen, &nodes);
+        let mut table = vec![0u16; nodes.len() * 2 + 1];
+        let mut layers = Vec::with_capacity(nodes.len());
+        let mut level = 0;
+        for (depth, (node, seen)) in nodes.iter().zip(&seen).enumerate().rev() {
+            for (used, mark) in [(seen.null, Mark::null(depth)), (seen.empty, Mark::empty(depth))] {
+                if let (true, Some(slot)) = (used, table.get_mut(mark.index())) {
+                    level += 1;
+                    *slot = level;
                 }
             }
+            layers.push(layer_kind(*node, *seen));
         }
-        let nulls = levels.iter().filter(|&&level| level != 0).count();
+        let slots = shredded.marks.len();
+        let values = slots - shredded.closed.iter().filter(|closed| **closed).count();
+        let number = |mark: &Mark| table.get(mark.index()).copied().unwrap_or_default();
+        let def: Option<Vec<u16>> = (level > 0).then(|| shredded.marks.iter().map(number).collect());
+        let rep = nodes.contains(&NodeKind::List).then(|| shredded.rep.clone());
+        let visible: Option<Vec<u16>> = def.as_ref().filter(|_| values < slots).map(|def| {
+            def.iter()
+                .zip(&shredded.closed)
+                .filter(|(_, closed)| !**closed)
+                .map(|(level, _)| *level)
+                .collect()
+        });
+        let null_values = visible
+            .as_ref()
+            .or(def.as_ref())
+            .map_or(0, |v| v.iter().filter(|&&l| l != 0).count());
         Self {
-            nullable,
-            levels: Some(levels),
-            len,
-            nulls,
+            layers,
+            rep,
+            def,
+            visible,
+            slots,
+            values,
+            null_values,
+            rows,
+        }
+    }
+
+    /// Layers, leaf first.
+    pub fn layers(&self) -> &[RepDefLayer] {
+        &self.layers
+    }
+
+    /// Repetition levels, in columns with lists.
+    pub fn rep(&self) -> Option<&[u16]> {
+        self.rep.as_deref()
+    }
+
+    /// Definition levels, unless all layers are without nulls and empty lists.
+    pub fn def(&self) -> Option<&[u16]> {
+        self.def.as_deref()
+    }
+
+    /// Definition levels of the values; `None` when all values are valid.
+    pub fn of_values(&self) -> Option<&[u16]> {
+        match self.values < self.slots {
+            true => self.visible.as_deref(),
+            false => self.def(),
         }
     }
 
     /// Number of slots.
-    pub fn len(&self) -> usize {
-        self.len
+    pub fn slots(&self) -> usize {
+        self.slots
     }
 
-    /// Leaf first: whether the page has nulls at this node.
-    pub fn nullable(&self) -> &[bool] {
-        &self.nullable
+    /// Number of values: slots that are visible.
+    pub fn values(&self) -> usize {
+        self.values
     }
 
-    /// The levels; `None` when all slots are valid.
-    pub fn levels(&self) -> Option<&[u16]> {
-        self.levels.as_deref()
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
     }
 
     /// Whether no slot has a value.
     pub fn all_null(&self) -> bool {
-        self.nulls == self.len
+        self.null_values == self.values
     }
 
-    /// The largest level that occurs.
-    pub fn max(&self) -> u16 {
-        self.levels()
-            .unwrap_or_default()
-            .iter()
-            .copied()
-            .fold(0, u16::max)
+    /// The largest repetition level that can occur: the number of lists.
+    pub fn max_rep(&self) -> u16 {
+        self.layers.iter().filter(|layer| !is_item(layer)).count() as u16
+    }
+
+    /// The largest level of a slot that owns a value.
+    pub fn max_visible(&self) -> u16 {
+        let items = self.layers.iter().take_while(|layer| is_item(layer));
+        items
+            .filter(|l| matches!(l, RepDefLayer::RepdefNullableItem))
+            .count() as u16
+    }
+
+    /// Ends of the slots of chunks with these numbers of values. A chunk ends right after its last value; the last takes the
+    /// rest.
+    pub fn cut(&self, chunks: impl ExactSizeIterator<Item = usize>) -> Vec<usize> {
+        let last = chunks.len().saturating_sub(1);
+        let (mut slot, max_visible) = (0, self.max_visible());
+        let ends = chunks.enumerate().map(|(number, values)| {
+            if number == last {
+                slot = self.slots;
+            } else if self.values == self.slots {
+                slot += values;
+            } else {
+                let rest = self
+                    .def
+                    .as_deref()
+                    .and_then(|def| def.get(slot..))
+                    .unwrap_or_default();
+                let mut visible = rest
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, level)| **level <= max_visible);
+                slot += visible
+                    .nth(values.saturating_sub(1))
+                    .map_or(rest.len(), |(i, _)| i + 1);
+            }
+            slot
+        });
+        ends.collect()
+    }
+}
+
+fn is_item(layer: &RepDefLayer) -> bool {
+    matches!(
+        layer,
+        RepDefLayer::RepdefAllValidItem | RepDefLayer::RepdefNullableItem
+    )
+}
+
+/// Which nulls and empty lists a page has, by node from the top.
+fn seen_at(shredded: &Shredded, nodes: &[NodeKind]) -> Vec<Seen> {
+    let mut used = vec![false; nodes.len() * 2 + 1];
+    for mark in &shredded.marks {
+        if let Some(used) = used.get_mut(mark.index()) {
+            *used = true;
+        }
+    }
+    let used = |mark: Mark| used.get(mark.index()).copied().unwrap_or_default();
+    let mut seen: Vec<Seen> = (0..nodes.len())
+        .map(|d| Seen {
+            null: used(Mark::null(d)),
+            empty: used(Mark::empty(d)),
+        })
+        .collect();
+    for (depth, seen) in seen.iter_mut().enumerate() {
+        seen.null |= shredded.hidden_lists.contains(&depth);
+    }
+    seen
+}
+
+/// A list right below a nullable struct must be able to be null or empty (format chapter 21, 3.1).
+fn allow_hidden_lists(seen: &mut [Seen], nodes: &[NodeKind]) {
+    let mut below_nullable = false;
+    for (node, seen) in nodes.iter().zip(seen) {
+        match node {
+            NodeKind::List => {
+                seen.null |= below_nullable && !seen.empty;
+                below_nullable = false;
+            }
+            _ => below_nullable |= seen.null,
+        }
+    }
+}
+
+/// pylance counts rows wrongly where the pages of a column do not agree about a struct above a list, or about a fixed-size list
+/// of structs. Such nodes take a level on every page (format chapter 21, 3.1).
+fn force_levels(seen: &mut [Seen], top: &Field, leaf: &LeafField, nodes: &[NodeKind]) {
+    let mut field = top;
+    for (depth, (node, seen)) in nodes.iter().zip(seen).enumerate() {
+        let forced = match node {
+            NodeKind::Item => nodes.iter().skip(depth + 1).any(|n| *n == NodeKind::List),
+            NodeKind::Repeated(_) => true,
+            NodeKind::List => false,
+        };
+        seen.null |= forced && field.nullable;
+        match leaf.steps.get(depth).and_then(|&step| field.children.get(step)) {
+            Some(child) => field = child,
+            None => break,
+        }
+    }
+}
+
+fn layer_kind(node: NodeKind, seen: Seen) -> RepDefLayer {
+    match (node, seen.null, seen.empty) {
+        (NodeKind::List, false, false) => RepDefLayer::RepdefAllValidList,
+        (NodeKind::List, true, false) => RepDefLayer::RepdefNullableList,
+        (NodeKind::List, false, true) => RepDefLayer::RepdefEmptyableList,
+        (NodeKind::List, true, true) => RepDefLayer::RepdefNullAndEmptyList,
+        (_, false, _) => RepDefLayer::RepdefAllValidItem,
+        (_, true, _) => RepDefLayer::RepdefNullableItem,
     }
 }
 
@@ -105,9 +249,10 @@ pub enum LevelCodec {
 }
 
 impl LevelCodec {
-    /// The smallest codec for levels that are cut after `chunk_ends`. Run-length levels are 2.2 only.
-    pub fn choose(levels: &[u16], chunk_lens: &[usize], version: FileVersion) -> Self {
+    /// The smallest codec for levels that are cut at `chunk_ends`. Run-length levels are 2.2 only.
+    pub fn choose(levels: &[u16], chunk_ends: &[usize], version: FileVersion) -> Self {
         let width = bit_width(levels);
+        // An inline block holds 1,024 levels.
         let packed = match levels.len() {
             0..=1024 => Self::Inline,
             _ => Self::OutOfLine { width },
@@ -117,13 +262,11 @@ impl LevelCodec {
             candidates.insert(0, Self::Rle);
         }
         let size = |codec: &Self| -> usize {
-            let mut rest = levels;
-            let cut = |&len: &usize| {
-                let (chunk, tail) = rest.split_at_checked(len).unwrap_or((rest, &[]));
-                rest = tail;
-                codec.encoded_len(chunk)
-            };
-            chunk_lens.iter().map(cut).sum()
+            let starts = std::iter::once(&0).chain(chunk_ends);
+            let chunks = starts
+                .zip(chunk_ends)
+                .map(|(start, end)| levels.get(*start..*end).unwrap_or_default());
+            chunks.map(|chunk| codec.encoded_len(chunk)).sum()
         };
         candidates.into_iter().min_by_key(size).unwrap_or(Self::Flat)
     }
@@ -157,30 +300,5 @@ impl LevelCodec {
             Self::OutOfLine { width } => out_of_line::encode(levels, width, out),
             Self::Rle => rle::encode_block(levels, out),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn nulls(bits: &[u8]) -> Option<NullBuffer> {
-        Some(bits.iter().map(|&b| b == 1).collect::<Vec<_>>().into())
-    }
-
-    #[test]
-    fn the_outermost_null_names_the_level() {
-        let nodes = [nulls(&[1, 0, 1, 0]), nulls(&[1, 1, 0, 0])];
-        let levels = PageLevels::new(2, [(4, &nodes[..])].into_iter());
-        assert_eq!(levels.levels().unwrap(), &[0, 1, 2, 2]);
-        assert!(!levels.all_null());
-    }
-
-    #[test]
-    fn a_node_without_nulls_takes_no_level() {
-        let nodes = [nulls(&[1, 1]), nulls(&[1, 0])];
-        let levels = PageLevels::new(2, [(2, &nodes[..])].into_iter());
-        assert_eq!(levels.nullable(), &[false, true]);
-        assert_eq!(levels.levels().unwrap(), &[0, 1]);
     }
 }

@@ -4,8 +4,8 @@ use glaive_codec::general;
 
 use crate::proto::lance::encodings21::compressive_encoding::Compression;
 use crate::proto::lance::encodings21::{
-    BufferCompression, CompressionScheme, CompressiveEncoding, Flat, Fsst, General, InlineBitpacking,
-    OutOfLineBitpacking, Rle, Variable,
+    BufferCompression, CompressionScheme, CompressiveEncoding, FixedSizeList, Flat, Fsst, General,
+    InlineBitpacking, OutOfLineBitpacking, Rle, Variable,
 };
 
 fn wrap(compression: Compression) -> CompressiveEncoding {
@@ -60,6 +60,20 @@ pub fn fsst(symbol_table: Vec<u8>, offset_bits: u8) -> CompressiveEncoding {
     wrap(Compression::Fsst(Box::new(Fsst {
         symbol_table: symbol_table.into(),
         values,
+    })))
+}
+
+/// A list of `items_per_value` items, which have a bitmap or are all valid.
+pub fn fixed_size_list(
+    items_per_value: u64,
+    has_validity: bool,
+    items: CompressiveEncoding,
+) -> CompressiveEncoding {
+    let values = Some(Box::new(items));
+    wrap(Compression::FixedSizeList(Box::new(FixedSizeList {
+        items_per_value,
+        values,
+        has_validity,
     })))
 }
 

@@ -11,17 +11,26 @@ mod chunks;
 mod constant;
 mod dictionary;
 mod fixed;
+mod fixed_size_list;
 mod full_zip;
 mod leaf;
 mod levels;
-pub(crate) mod message;
+mod message;
+mod shred;
 mod variable;
 
-use crate::proto::lance::encodings21::{PageLayout, RepDefLayer};
+use arrow_array::ArrayRef;
+
+use crate::leaves::LeafField;
+use crate::proto::lance::encodings21::PageLayout;
+use crate::schema::Field;
 use crate::{FileVersion, Result};
 
-pub use leaf::{LeafPiece, PageValues};
-pub use levels::PageLevels;
+use leaf::PageValues;
+use levels::PageLevels;
+
+pub use leaf::value_bytes;
+pub use shred::null_in_required;
 
 /// Values at least this long go to full-zip pages.
 const FULL_ZIP_BYTES: usize = 256;
@@ -35,18 +44,40 @@ pub struct EncodedPage {
     pub buffers: Vec<Vec<u8>>,
 }
 
-/// Encodes the values and levels of one page; `levels` has one entry a value.
-pub fn encode_page(values: &PageValues, levels: &PageLevels, version: FileVersion) -> Result<EncodedPage> {
+/// Encodes the column of one leaf for some rows of a top-level field. `None` if the rows have so many levels that they need
+/// several pages; a single row always makes a page.
+///
+/// `only` tells that no other page of the column has to agree about its layers.
+pub fn encode_page(
+    roots: &[ArrayRef],
+    top: &Field,
+    leaf: &LeafField,
+    version: FileVersion,
+    only: bool,
+) -> Result<Option<EncodedPage>> {
+    let (levels, arrays) = shred::shred(roots, top, leaf, only)?;
     if levels.all_null() {
-        return Ok(constant::all_null(levels, version));
+        return Ok(Some(constant::all_null(&levels, version)));
     }
+    let values = PageValues::new(&arrays, &leaf.shape, &levels)?;
     if version >= FileVersion::V2_2
-        && let Some(page) = constant::scalar(values, levels)
+        && let Some(page) = constant::scalar(&values, &levels)
     {
-        return Ok(page);
+        return Ok(Some(page));
     }
+    match encode_values(&values, &levels, version)? {
+        None if levels.rows() <= 1 => full_zip::any(&values, &levels).map(Some),
+        page => Ok(page),
+    }
+}
+
+fn encode_values(
+    values: &PageValues,
+    levels: &PageLevels,
+    version: FileVersion,
+) -> Result<Option<EncodedPage>> {
     match values {
-        PageValues::Null => Ok(constant::all_null(levels, version)),
+        PageValues::Null => Ok(Some(constant::all_null(levels, version))),
         PageValues::Bits { bits, len } => Ok(chunks::mini_block(
             fixed::encode_bits(bits, *len),
             None,
@@ -55,6 +86,7 @@ pub fn encode_page(values: &PageValues, levels: &PageLevels, version: FileVersio
         )),
         PageValues::Fixed { width, bytes } => encode_fixed(*width, bytes, levels, version),
         PageValues::Variable(values) => variable::encode(values, levels, version),
+        PageValues::Lists(lists) => fixed_size_list::encode(lists, levels, version),
     }
 }
 
@@ -63,9 +95,9 @@ fn encode_fixed(
     bytes: &[u8],
     levels: &PageLevels,
     version: FileVersion,
-) -> Result<EncodedPage> {
+) -> Result<Option<EncodedPage>> {
     if width >= FULL_ZIP_BYTES {
-        return full_zip::fixed(width, bytes, levels);
+        return full_zip::fixed(width, bytes, message::flat(width as u64 * 8), levels).map(Some);
     }
     let plain = fixed::plan(width, bytes);
     if let Some(dictionary) = dictionary::of_fixed(width, bytes, plain.encoded_len(), version) {
@@ -79,11 +111,7 @@ fn encode_fixed(
     Ok(chunks::mini_block(plain.encode(bytes), None, levels, version))
 }
 
-/// Layers of a page: leaf first, nullable where the page has nulls.
+/// Layers of a page, leaf first.
 fn layer_kinds(levels: &PageLevels) -> Vec<i32> {
-    let kind = |nullable: &bool| match nullable {
-        true => RepDefLayer::RepdefNullableItem as i32,
-        false => RepDefLayer::RepdefAllValidItem as i32,
-    };
-    levels.nullable().iter().map(kind).collect()
+    levels.layers().iter().map(|kind| *kind as i32).collect()
 }

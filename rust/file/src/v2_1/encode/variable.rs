@@ -3,7 +3,7 @@
 use glaive_codec::fsst::SymbolTable;
 use glaive_codec::variable::mini_block;
 
-use super::chunks::{self, Chunk, ChunkedValues};
+use super::chunks::{self, Chunk, ChunkedValues, sizes};
 use super::leaf::LeafValues;
 use super::levels::PageLevels;
 use super::{EncodedPage, FULL_ZIP_BYTES, dictionary, full_zip, message};
@@ -23,7 +23,7 @@ const FSST_MIN_BYTES: usize = 32 * 1024;
 const FSST_MIN_LONGEST: usize = 5;
 
 /// Encodes a page of variable-width values.
-pub fn encode(values: &LeafValues, levels: &PageLevels, version: FileVersion) -> Result<EncodedPage> {
+pub fn encode(values: &LeafValues, levels: &PageLevels, version: FileVersion) -> Result<Option<EncodedPage>> {
     if let Some(dictionary) = dictionary::of_variable(values, version)? {
         return Ok(chunks::mini_block(
             dictionary.indices,
@@ -35,7 +35,7 @@ pub fn encode(values: &LeafValues, levels: &PageLevels, version: FileVersion) ->
     let longest = values.longest();
     let coded = if values.utf8 { fsst(values, longest) } else { None };
     if longest >= FULL_ZIP_BYTES {
-        return full_zip::variable(values, coded, longest, levels);
+        return full_zip::variable(values, coded, longest, levels).map(Some);
     }
     let chunked = match &coded {
         Some((coded, codec)) => chunk(coded, codec.clone())?,
@@ -85,7 +85,7 @@ fn chunk(values: &LeafValues, codec: CompressiveEncoding) -> Result<ChunkedValue
         mini_block::encode(values.offset_bits, window, &values.bytes, &mut data)?;
         chunks.push(Chunk {
             values: n,
-            sizes: [data.len() - start, 0],
+            sizes: sizes(data.len() - start, 0),
         });
         rest = rest.get(n..).unwrap_or_default();
     }

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An engine for the Lance file and table format, with the API of pylance.
+
+    import glaive
+
+    ds = glaive.write_dataset(table, "flights.lance")
+    ds.to_table(columns=["carrier", "dep_delay"])
+
+Everything loads at its first use: ``import glaive`` itself imports neither the native module nor pyarrow.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from glaive.dataset import LanceDataset, dataset, write_dataset
+    from glaive.fragment import DataFile, FragmentMetadata, LanceFragment
+    from glaive.scanner import LanceScanner
+
+    __version__: str
+
+__all__ = [
+    "DataFile",
+    "FragmentMetadata",
+    "LanceDataset",
+    "LanceFragment",
+    "LanceScanner",
+    "__version__",
+    "dataset",
+    "write_dataset",
+]
+
+# Public name -> the module that defines it.
+_HOMES = {
+    "DataFile": "glaive.fragment",
+    "FragmentMetadata": "glaive.fragment",
+    "LanceDataset": "glaive.dataset",
+    "LanceFragment": "glaive.fragment",
+    "LanceScanner": "glaive.scanner",
+    "__version__": "glaive._glaive",
+    "dataset": "glaive.dataset",
+    "write_dataset": "glaive.dataset",
+}
+_SUBMODULES = frozenset({"commit", "errors", "file", "fragment", "progress", "scanner", "schema", "types"})
+
+
+class _Package(types.ModuleType):
+    """The package module: keeps `glaive.dataset` the function although a submodule has the same name."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # The import system binds every loaded submodule to its parent.
+        if name == "dataset" and isinstance(value, types.ModuleType):
+            return
+        super().__setattr__(name, value)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+    elif name in _SUBMODULES:
+        value = importlib.import_module(f"glaive.{name}")
+    else:
+        raise AttributeError(f"module 'glaive' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_SUBMODULES})
+
+
+sys.modules[__name__].__class__ = _Package

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The native module: conversions over the Rust engine. Not a public API."""
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import pyarrow as pa
+
+__version__: str
+STABLE_VERSION: str
+DEFAULT_BATCH_SIZE: int
+
+@final
+class Dataset:
+    """One version of a dataset."""
+
+    @staticmethod
+    def open(uri: str, version: int | None = None) -> Dataset:
+        """Opens the latest version, or the one given."""
+
+    @staticmethod
+    def write(
+        data: Any,
+        destination: str | Dataset,
+        *,
+        mode: str,
+        max_rows_per_file: int,
+        max_bytes_per_file: int,
+        data_cache_bytes: int | None,
+        data_storage_version: str | None,
+        enable_v2_manifest_paths: bool,
+        transaction_properties: dict[str, str],
+        progress: Any,
+    ) -> Dataset:
+        """Writes an Arrow stream and returns the new version."""
+
+    @property
+    def version(self) -> int: ...
+    @property
+    def schema(self) -> pa.Schema: ...
+    @property
+    def data_storage_version(self) -> str: ...
+    def latest_version(self) -> int:
+        """The newest version, looked up now."""
+
+    def version_info(self) -> tuple[int, int, dict[str, str]]:
+        """Number, nanoseconds since the epoch, summary."""
+
+    def versions(self) -> list[tuple[int, int, dict[str, str]]]:
+        """All versions, oldest first."""
+
+    def checkout_version(self, version: int) -> Dataset:
+        """Another version."""
+
+    def fragments(self) -> list[dict[str, Any]]:
+        """The fragments as `FragmentMetadata.to_json` shows them."""
+
+    def field_ids(self) -> list[Any]:
+        """Trees (id, Arrow field, children)."""
+
+    def count_rows(self, fragment_ids: Sequence[int] | None = None) -> int:
+        """Live rows of the dataset or of some fragments."""
+
+    def scan(
+        self,
+        *,
+        columns: Sequence[str] | None,
+        limit: int | None,
+        offset: int | None,
+        batch_size: int | None,
+        fragment_ids: Sequence[int] | None,
+        with_row_id: bool,
+        with_row_address: bool,
+    ) -> Scan:
+        """A scan that can run once. `batch_size` None: batches as large as one read."""
+
+    def take(self, indices: Any, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Rows by position."""
+
+@final
+class Scan:
+    """Batches that are read as they are asked for."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+    def next_batch(self) -> pa.RecordBatch | None:
+        """The next batch; None at the end."""
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The rest as a stream."""
+
+    def to_table(self) -> pa.Table:
+        """The rest as a table."""
+
+@final
+class FileReader:
+    """One file."""
+
+    def __new__(cls, path: str, columns: Sequence[str] | None = None) -> FileReader: ...
+    @property
+    def num_rows(self) -> int: ...
+    @property
+    def schema(self) -> pa.Schema: ...
+    def metadata(self) -> dict[str, Any]:
+        """Layout of the file."""
+
+    def read_range(self, start: int, num_rows: int, batch_size: int) -> Scan:
+        """Rows of a range."""
+
+    def take_rows(self, indices: Sequence[int], batch_size: int) -> Scan:
+        """Rows by position, ascending."""
+
+    def read_global_buffer(self, index: int) -> bytes:
+        """A global buffer; 0 is the schema."""
+
+@final
+class FileWriter:
+    """A file that is being written."""
+
+    def __new__(
+        cls,
+        path: str,
+        schema: pa.Schema,
+        version: str | None = None,
+        data_cache_bytes: int | None = None,
+        max_page_bytes: int | None = None,
+    ) -> FileWriter: ...
+    def write(self, data: Any) -> None:
+        """Appends the batches of an Arrow stream or one batch."""
+
+    def add_schema_metadata(self, key: str, value: str) -> None:
+        """Adds an entry to the schema's metadata."""
+
+    def add_global_buffer(self, data: bytes) -> int:
+        """Adds a global buffer and returns its index."""
+
+    def finish(self) -> int:
+        """Completes the file and returns its rows."""
+
+def check_version(version: str | None) -> None:
+    """Raises unless files of that version can be written."""
+
+def number_fields(schema: pa.Schema) -> list[Any]:
+    """Trees (id, Arrow field, children) as a new dataset numbers them."""
+
+def buffer_addresses(batch: Any) -> list[int]:
+    """Addresses of the buffers of a batch that was handed in, in the order of the Arrow layout."""
+
+def scan_and_addresses(
+    dataset: Dataset, columns: Sequence[str] | None
+) -> list[tuple[pa.RecordBatch, list[int]]]:
+    """The batches of a scan with the addresses that their buffers had before they were handed out."""

@@ -1,0 +1,355 @@
+//! `_glaive.Dataset`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_array::RecordBatchReader;
+use glaive::manifest::{DataFile, DeletionFile, DeletionFileType, Fragment};
+use glaive::{
+    BatchSize, Dataset, Error, ErrorKind, Field, FragmentHandle, OpenOptions, Result, ScanOptions,
+    VersionInfo, WriteParams, WriteProgress,
+};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use crate::arrow;
+use crate::errors::{During, located, raise, run_at, to_py};
+use crate::scan::Scan;
+
+/// One version of a dataset.
+#[pyclass(module = "glaive._glaive", name = "Dataset", frozen)]
+pub struct PyDataset(pub Dataset);
+
+/// Number, nanoseconds since the epoch, counts as text.
+type VersionRow<'py> = (u64, i64, Bound<'py, PyDict>);
+
+#[pymethods]
+impl PyDataset {
+    /// Opens the latest version, or the one given.
+    #[staticmethod]
+    #[pyo3(signature = (uri, version=None))]
+    fn open(py: Python<'_>, uri: &str, version: Option<u64>) -> PyResult<Self> {
+        let options = OpenOptions {
+            version,
+            ..OpenOptions::default()
+        };
+        run_at(py, uri, During::Open, || Dataset::open(uri, options)).map(Self)
+    }
+
+    /// Writes an Arrow stream and returns the new version.
+    #[staticmethod]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python function")]
+    #[pyo3(signature = (data, destination, *, mode, max_rows_per_file, max_bytes_per_file, data_cache_bytes,
+        data_storage_version, enable_v2_manifest_paths, transaction_properties, progress))]
+    fn write(
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        destination: Destination,
+        mode: &str,
+        max_rows_per_file: u64,
+        max_bytes_per_file: u64,
+        data_cache_bytes: Option<u64>,
+        data_storage_version: Option<&str>,
+        enable_v2_manifest_paths: bool,
+        transaction_properties: BTreeMap<String, String>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
+        let stream = arrow::import_stream(data)?;
+        let place = match &destination {
+            Destination::Uri(uri) => uri.clone(),
+            Destination::Dataset(dataset) => dataset.get().0.uri().to_owned(),
+        };
+        run_at(py, &place, During::Write, || {
+            let params = WriteParams {
+                mode: mode.parse()?,
+                max_rows_per_file,
+                max_bytes_per_file,
+                data_storage_version: data_storage_version.map(str::parse).transpose()?,
+                enable_v2_manifest_paths,
+                transaction_properties,
+                data_cache_bytes,
+                progress: progress.map(|object| Arc::new(Progress(object)) as Arc<dyn WriteProgress>),
+                ..WriteParams::default()
+            };
+            match &destination {
+                Destination::Uri(uri) => Dataset::write(uri.as_str(), stream, &params),
+                Destination::Dataset(dataset) => Dataset::write(&dataset.get().0, stream, &params),
+            }
+        })
+        .map(Self)
+    }
+
+    #[getter]
+    fn version(&self) -> u64 {
+        self.0.version()
+    }
+
+    #[getter]
+    fn schema<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        arrow::export_schema(py, self.0.schema().to_arrow().into())
+    }
+
+    #[getter]
+    fn data_storage_version(&self) -> String {
+        self.0.data_storage_version().to_string()
+    }
+
+    /// The newest version, looked up now.
+    fn latest_version(&self, py: Python<'_>) -> PyResult<u64> {
+        self.run(py, During::Open, || self.0.latest_version())
+    }
+
+    /// Number, nanoseconds since the epoch, summary.
+    fn version_info<'py>(&self, py: Python<'py>) -> PyResult<VersionRow<'py>> {
+        version_row(py, &self.0.version_info())
+    }
+
+    /// All versions, oldest first.
+    fn versions<'py>(&self, py: Python<'py>) -> PyResult<Vec<VersionRow<'py>>> {
+        let infos = self.run(py, During::Open, || self.0.versions())?;
+        infos.iter().map(|info| version_row(py, info)).collect()
+    }
+
+    /// Another version.
+    fn checkout_version(&self, py: Python<'_>, version: u64) -> PyResult<Self> {
+        self.run(py, During::Open, || self.0.checkout_version(version))
+            .map(Self)
+    }
+
+    /// The fragments as `FragmentMetadata.to_json` shows them.
+    fn fragments<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        self.0
+            .fragments()
+            .iter()
+            .map(|fragment| handle_dict(py, fragment))
+            .collect()
+    }
+
+    /// Trees (id, Arrow field, children).
+    fn field_ids<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        field_trees(py, self.0.schema().fields.iter().map(AsRef::as_ref))
+    }
+
+    /// Live rows of the dataset or of some fragments.
+    #[pyo3(signature = (fragment_ids=None))]
+    fn count_rows(&self, py: Python<'_>, fragment_ids: Option<Vec<u32>>) -> PyResult<u64> {
+        self.run(py, During::Other, || match fragment_ids {
+            None => self.0.count_rows(),
+            Some(ids) => count_rows_of(&self.0, &ids),
+        })
+    }
+
+    /// A scan that can run once. `batch_size` None: batches as large as one read.
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python function")]
+    #[pyo3(signature = (*, columns, limit, offset, batch_size, fragment_ids, with_row_id, with_row_address))]
+    fn scan(
+        &self,
+        py: Python<'_>,
+        columns: Option<Vec<String>>,
+        limit: Option<u64>,
+        offset: Option<u64>,
+        batch_size: Option<usize>,
+        fragment_ids: Option<Vec<u32>>,
+        with_row_id: bool,
+        with_row_address: bool,
+    ) -> PyResult<Scan> {
+        let options = ScanOptions {
+            columns,
+            limit,
+            offset,
+            batch_size: batch_size.map_or(BatchSize::Large, BatchSize::Rows),
+            fragment_ids,
+            with_row_id,
+            with_row_address,
+        };
+        let scan = self.run(py, During::Other, || self.0.scan(options))?;
+        Ok(Scan::new(Box::new(scan), self.0.uri().to_owned()))
+    }
+
+    /// Rows by position.
+    #[pyo3(signature = (indices, columns=None))]
+    fn take<'py>(
+        &self,
+        py: Python<'py>,
+        indices: Vec<u64>,
+        columns: Option<Vec<String>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let taken = py.detach(|| self.0.take(&indices, columns.as_deref()));
+        match taken.map_err(|error| located(error, self.0.uri())) {
+            Ok(batch) => arrow::export_batch(py, batch),
+            Err(error) if error.kind() == ErrorKind::InvalidInput && self.is_beyond(py, &indices)? => {
+                Err(raise(py, "OutOfBoundsError", error.to_string()))
+            }
+            Err(error) => Err(to_py(py, &error, During::Other)),
+        }
+    }
+}
+
+impl PyDataset {
+    fn run<T: Send>(
+        &self,
+        py: Python<'_>,
+        during: During,
+        work: impl FnOnce() -> Result<T> + Send,
+    ) -> PyResult<T> {
+        run_at(py, self.0.uri(), during, work)
+    }
+
+    fn is_beyond(&self, py: Python<'_>, indices: &[u64]) -> PyResult<bool> {
+        let rows = self.run(py, During::Other, || self.0.count_rows())?;
+        Ok(indices.iter().any(|index| *index >= rows))
+    }
+}
+
+/// Where to write.
+#[derive(FromPyObject)]
+enum Destination {
+    Dataset(Py<PyDataset>),
+    Uri(String),
+}
+
+/// Tells a Python object of every file: `begin` and `complete` get the fragment as a dict.
+struct Progress(Py<PyAny>);
+
+impl Progress {
+    fn call(&self, method: &str, fragment: &Fragment) -> Result<()> {
+        Python::attach(|py| {
+            let rows = fragment.physical_rows.filter(|_| !fragment.files.is_empty());
+            let metadata = fragment_dict(py, fragment, rows, None)?;
+            self.0.call_method1(py, method, (metadata,)).map(|_| ())
+        })
+        .map_err(|raised: PyErr| Error::new(ErrorKind::Io, raised.to_string()).with_source(raised))
+    }
+}
+
+impl WriteProgress for Progress {
+    fn begin(&self, fragment: &Fragment) -> Result<()> {
+        self.call("begin", fragment)
+    }
+
+    fn complete(&self, fragment: &Fragment) -> Result<()> {
+        self.call("complete", fragment)
+    }
+}
+
+fn count_rows_of(dataset: &Dataset, ids: &[u32]) -> Result<u64> {
+    ids.iter().try_fold(0u64, |sum, id| {
+        let rows = match dataset.fragment(*id) {
+            Some(fragment) => fragment.count_rows()?,
+            None => 0,
+        };
+        Ok(sum.saturating_add(rows))
+    })
+}
+
+fn version_row<'py>(py: Python<'py>, info: &VersionInfo) -> PyResult<VersionRow<'py>> {
+    let summary = &info.summary;
+    let counts = PyDict::new(py);
+    for (name, count) in [
+        ("total_data_file_rows", summary.total_data_file_rows),
+        ("total_data_files", summary.total_data_files),
+        ("total_deletion_file_rows", summary.total_deletion_file_rows),
+        ("total_deletion_files", summary.total_deletion_files),
+        ("total_files_size", summary.total_files_size),
+        ("total_fragments", summary.total_fragments),
+        ("total_rows", summary.total_rows),
+    ] {
+        counts.set_item(name, count.to_string())?;
+    }
+    Ok((
+        info.version,
+        info.timestamp.timestamp_nanos_opt().unwrap_or(i64::MAX),
+        counts,
+    ))
+}
+
+fn handle_dict<'py>(py: Python<'py>, fragment: &FragmentHandle) -> PyResult<Bound<'py, PyDict>> {
+    let metadata = fragment.metadata();
+    let uri = fragment.dataset().uri();
+    let counts = || Ok((fragment.physical_rows()?, fragment.count_rows()?));
+    let (rows, live) = run_at(py, uri, During::Other, counts)?;
+    fragment_dict(py, metadata, Some(rows), Some(rows.saturating_sub(live)))
+}
+
+/// A fragment in the form of `FragmentMetadata.to_json`.
+fn fragment_dict<'py>(
+    py: Python<'py>,
+    fragment: &Fragment,
+    physical_rows: Option<u64>,
+    deleted_rows: Option<u64>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let out = PyDict::new(py);
+    out.set_item("id", fragment.id)?;
+    let files = fragment.files.iter().map(|file| data_file_dict(py, file));
+    out.set_item("files", files.collect::<PyResult<Vec<_>>>()?)?;
+    out.set_item("physical_rows", physical_rows)?;
+    let deletions = fragment.deletion_file.as_ref();
+    let deletions = deletions.map(|file| deletion_file_dict(py, file, deleted_rows));
+    out.set_item("deletion_file", deletions.transpose()?)?;
+    Ok(out)
+}
+
+fn data_file_dict<'py>(py: Python<'py>, file: &DataFile) -> PyResult<Bound<'py, PyDict>> {
+    let (major, minor) = file.version.manifest_numbers();
+    let out = PyDict::new(py);
+    out.set_item("path", &file.path)?;
+    out.set_item("fields", &file.fields)?;
+    out.set_item("column_indices", &file.column_indices)?;
+    out.set_item("file_major_version", major)?;
+    out.set_item("file_minor_version", minor)?;
+    out.set_item("file_size_bytes", file.size)?;
+    out.set_item("base_id", file.base_id)?;
+    Ok(out)
+}
+
+fn deletion_file_dict<'py>(
+    py: Python<'py>,
+    file: &DeletionFile,
+    deleted_rows: Option<u64>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let kind = match file.file_type {
+        DeletionFileType::Arrow => "array",
+        DeletionFileType::Bitmap => "bitmap",
+    };
+    let out = PyDict::new(py);
+    out.set_item("read_version", file.read_version)?;
+    out.set_item("id", file.id)?;
+    out.set_item("file_type", kind)?;
+    out.set_item("num_deleted_rows", deleted_rows)?;
+    out.set_item("base_id", file.base_id)?;
+    Ok(out)
+}
+
+/// Trees (id, Arrow field, children), in order.
+pub fn field_trees<'py, 'a>(
+    py: Python<'py>,
+    fields: impl Iterator<Item = &'a Field>,
+) -> PyResult<Bound<'py, PyList>> {
+    let trees = PyList::empty(py);
+    for field in fields {
+        let children = field_trees(py, field.children.iter().map(AsRef::as_ref))?;
+        trees.append((field.id, arrow::export_field(py, field.to_arrow())?, children))?;
+    }
+    Ok(trees)
+}
+
+/// The batches of a scan with the addresses that their buffers had before they were handed out.
+#[pyfunction]
+pub fn scan_and_addresses<'py>(
+    py: Python<'py>,
+    dataset: &PyDataset,
+    columns: Option<Vec<String>>,
+) -> PyResult<Vec<(Bound<'py, PyAny>, Vec<usize>)>> {
+    let options = ScanOptions {
+        columns,
+        ..ScanOptions::default()
+    };
+    let scan: Box<dyn RecordBatchReader + Send> =
+        Box::new(dataset.run(py, During::Other, || dataset.0.scan(options))?);
+    let batches = arrow::collect(py, scan, dataset.0.uri())?;
+    let pair = |batch| {
+        let inside = arrow::buffer_addresses(&batch);
+        Ok((arrow::export_batch(py, batch)?, inside))
+    };
+    batches.into_iter().map(pair).collect()
+}

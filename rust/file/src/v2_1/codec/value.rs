@@ -1,0 +1,89 @@
+//! Codecs of single full-zip cells.
+
+use glaive_codec::fsst::SymbolTable;
+use glaive_codec::general;
+
+use super::*;
+use crate::v2_1::fixed_size_list::ListCodec;
+
+/// A codec of single full-zip cells.
+#[derive(Debug)]
+pub enum ValueCodec {
+    /// The cell is the value, fixed width.
+    Flat,
+    /// The cell is the value, variable width.
+    Variable,
+    Fsst(Box<SymbolTable>),
+    General(general::Scheme),
+    /// Cells of fixed width.
+    FixedSizeList(ListCodec),
+}
+
+impl ValueCodec {
+    /// Checks a tree in the per-value position of a column of this shape.
+    pub fn parse(encoding: &CompressiveEncoding, shape: &ValueShape) -> Result<Self> {
+        match compression(encoding)? {
+            // Booleans are widened to a byte in full-zip pages.
+            flat @ Compression::Flat(_) => {
+                let bits = match fixed_bits(shape, flat)? {
+                    1 => 8,
+                    bits => bits,
+                };
+                expect_bits(flat_bits(flat)?, bits, "flat")?;
+                Ok(Self::Flat)
+            }
+            Compression::Variable(_) => expect_variable(encoding, shape).map(|()| Self::Variable),
+            Compression::Fsst(fsst) => Ok(Self::Fsst(parse_fsst(fsst, shape)?)),
+            // The tree inside is informative only.
+            Compression::General(general) if matches!(shape, ValueShape::Variable { .. }) => {
+                Ok(Self::General(scheme(general.compression.as_ref())?))
+            }
+            Compression::FixedSizeList(_) => Ok(Self::FixedSizeList(ListCodec::parse(encoding, shape)?)),
+            other => illegal(other, "per-value"),
+        }
+    }
+
+    /// Bytes of a cell of fixed width; `None` for variable width, or if a cell is no whole number of bytes.
+    pub fn cell_bytes(&self, shape: &ValueShape) -> Option<usize> {
+        match (self, shape) {
+            // Booleans are widened to a byte.
+            (Self::Flat, ValueShape::Fixed { bits: 1 }) => Some(1),
+            (Self::Flat, ValueShape::Fixed { bits }) => Some(*bits as usize / 8),
+            (Self::FixedSizeList(codec), _) => codec.cell_bytes(),
+            _ => None,
+        }
+    }
+
+    /// Whether cells have a length in front.
+    pub fn is_variable(&self) -> bool {
+        !matches!(self, Self::Flat | Self::FixedSizeList(_))
+    }
+
+    /// Appends fixed-width cells that stand side by side.
+    pub fn decode_cells(&self, n: usize, cells: &bytes::Bytes, out: &mut Values) -> Result<()> {
+        match self {
+            Self::FixedSizeList(codec) => codec.decode_cells(n, cells, out),
+            _ => out.push_cells(cells),
+        }
+    }
+
+    /// Appends one fixed-width cell.
+    pub fn decode_cell(&self, cell: &[u8], out: &mut Values) -> Result<()> {
+        match self {
+            Self::FixedSizeList(codec) => codec.decode_cell(cell, out),
+            _ if matches!(out, Values::Bits { .. }) => out.push_bits(cell, 0..1),
+            _ => out.push_fixed(cell),
+        }
+    }
+
+    /// Decodes one variable-width cell and appends the value.
+    pub fn decode_value(&self, cell: &[u8], scratch: &mut Vec<u8>, out: &mut Values) -> Result<()> {
+        scratch.clear();
+        match self {
+            Self::Flat | Self::Variable | Self::FixedSizeList(_) => return out.push_bytes(cell),
+            Self::Fsst(table) => table.decompress(cell, scratch)?,
+            Self::General(scheme) => general::decompress(*scheme, cell, MAX_CHUNK_BYTES, scratch)?,
+        }
+        out.push_bytes(scratch)
+    }
+}

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""glaive.file beside lance.file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lance.file
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import glaive.file
+
+ENGINES = {"glaive": glaive.file, "pylance": lance.file}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "f.lance")
+
+
+@pytest.fixture(params=["2.1", "2.2"])
+def version(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.mark.parametrize("writer", ENGINES)
+@pytest.mark.parametrize("reader", ENGINES)
+def test_both_ways(writer: str, reader: str, version: str, table: pa.Table, path: str) -> None:
+    with ENGINES[writer].LanceFileWriter(path, table.schema, version=version) as out:
+        for batch in table.to_batches(max_chunksize=30):
+            out.write_batch(batch)
+        assert out.add_global_buffer(b"hello") == 1
+        assert out.add_global_buffer(b"") == 2
+        out.add_schema_metadata("key", "value")
+    file = ENGINES[reader].LanceFileReader(path)
+    assert file.num_rows() == 100
+    assert file.read_all().to_table().equals(table)
+    assert file.read_global_buffer(1) == b"hello"
+    assert file.read_global_buffer(2) == b""
+    assert file.metadata().schema.metadata == {b"key": b"value"}
+    assert file.metadata().schema.equals(table.schema)
+
+
+def test_ranges(table: pa.Table, path: str) -> None:
+    with glaive.file.LanceFileWriter(path) as writer:  # the schema is that of the first batch
+        writer.write_batch(table)
+    reader = glaive.file.LanceFileReader(path)
+    assert reader.read_range(30, 20).to_table() == table.slice(30, 20)
+    assert reader.read_range(100, 0).to_table().num_rows == 0
+    assert [b.num_rows for b in reader.read_all(batch_size=40).to_batches()] == [40, 40, 20]
+    assert reader.take_rows([3, 9, 77]).to_table() == table.take([3, 9, 77])
+    assert reader.take_rows(np.array([4])).to_table() == table.take([4])
+    assert reader.take_rows(pa.array([], pa.int64())).to_table() == table.slice(0, 0)
+    some = glaive.file.LanceFileReader(path, columns=["name", "st"])
+    assert some.read_all().to_table() == table.select(["name", "st"])
+
+
+def test_reader_arguments(table: pa.Table, path: str) -> None:
+    with glaive.file.LanceFileWriter(path, table.schema) as writer:
+        writer.write_batch(table)
+    reader = glaive.file.LanceFileReader(path)
+    calls = {
+        r"cannot read Range\(95\.\.101\) from columns with 100 rows": lambda: reader.read_range(95, 6),
+        "sorted in ascending order": lambda: reader.take_rows([3, 1]),
+        "not strictly increasing": lambda: reader.take_rows([1, 1]),
+        "cannot read row 100": lambda: reader.take_rows([100]),
+        "global buffer 7": lambda: reader.read_global_buffer(7),
+        "batch_size": lambda: reader.read_all(batch_size=0),
+    }
+    for text, call in calls.items():
+        with pytest.raises(ValueError, match=text):
+            call()
+    with pytest.raises(OverflowError):
+        reader.read_range(-1, 1)
+    with pytest.raises(OSError, match="zz"):
+        glaive.file.LanceFileReader(path, columns=["zz"])
+
+
+def summary(metadata: Any) -> dict[str, Any]:
+    names = ("major_version", "minor_version", "num_rows", "num_data_bytes", "num_column_metadata_bytes")
+    return {name: getattr(metadata, name) for name in (*names, "num_global_buffer_bytes")} | {
+        "global_buffers": [(b.position, b.size) for b in metadata.global_buffers],
+        "columns": [
+            (
+                [(b.position, b.size) for b in column.column_buffers],
+                [[(b.position, b.size) for b in page.buffers] for page in column.pages],
+            )
+            for column in metadata.columns
+        ],
+    }
+
+
+@pytest.mark.parametrize("writer", ENGINES)
+def test_metadata(writer: str, version: str, table: pa.Table, path: str) -> None:
+    with ENGINES[writer].LanceFileWriter(path, table.schema, version=version) as out:
+        out.write_batch(table)
+        out.add_global_buffer(b"x" * 100)
+    ours, theirs = glaive.file.LanceFileReader(path), lance.file.LanceFileReader(path)
+    assert summary(ours.metadata()) == summary(theirs.metadata())
+    assert all(page.encoding for column in ours.metadata().columns for page in column.pages)
+    assert [(c.num_pages, c.size_bytes) for c in ours.file_statistics().columns] == [
+        (c.num_pages, c.size_bytes) for c in theirs.file_statistics().columns
+    ]
+
+
+def test_close(table: pa.Table, path: str) -> None:
+    writer = glaive.file.LanceFileWriter(path, table.schema)
+    writer.write_batch(table)
+    assert writer.close() == 100
+    assert writer.close() == 100
+    assert glaive.file.stable_version() == lance.file.stable_version()
+
+
+def test_an_exception_abandons_the_file(table: pa.Table, path: str) -> None:
+    def write() -> None:
+        with glaive.file.LanceFileWriter(path, table.schema) as writer:
+            writer.write_batch(table)
+            raise KeyError("elsewhere")
+
+    with pytest.raises(KeyError):
+        write()
+    with pytest.raises(OSError, match=r"f\.lance"):
+        glaive.file.LanceFileReader(path)
