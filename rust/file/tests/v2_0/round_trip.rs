@@ -587,3 +587,32 @@ fn files_of_two_versions_serve_one_read() {
     assert_eq!(&arrays[1], &later.column(0).slice(10, 390));
     assert_eq!(&arrays[2], &batch.column(1).slice(10, 390));
 }
+
+#[test]
+fn items_of_empty_lists_have_an_empty_page() {
+    let text = |k: usize| Arc::new(strings(k, &None, |i| i.to_string())) as ArrayRef;
+    let nothing = |items: ArrayRef| -> ArrayRef {
+        let offsets = OffsetBuffer::from_lengths([0, 0]);
+        Arc::new(ListArray::new(item(&items), offsets, items, nulls("last", 2)))
+    };
+    let pair = structs(
+        0,
+        vec![("x", ints(0, "none")), ("y", nothing(text(0)).slice(0, 0))],
+    );
+    let columns = vec![
+        ("a".to_owned(), vec![], nothing(ints(0, "none"))),
+        ("b".to_owned(), vec![], nothing(nothing(text(0)).slice(0, 0))),
+        ("c".to_owned(), vec![], nothing(pair)),
+    ];
+    let batch = batch(columns);
+    let bytes = write(std::slice::from_ref(&batch), options(FileVersion::V2_0)).unwrap();
+    let reader = open(bytes.clone());
+    for column in 0..reader.tail().num_columns() {
+        assert_eq!(reader.tail().column(column).unwrap().pages.len(), 1, "{column}");
+    }
+    check(&batch, bytes, "empty lists");
+    let empty = open(write(&[batch.slice(0, 0)], options(FileVersion::V2_0)).unwrap());
+    let pages = (0..empty.tail().num_columns()).map(|c| empty.tail().column(c).unwrap().pages.len());
+    // Only the struct header has its page.
+    assert_eq!(pages.sum::<usize>(), 1);
+}

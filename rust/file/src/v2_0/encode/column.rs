@@ -52,6 +52,8 @@ pub struct Column {
     rows: usize,
     /// Rows of a struct header.
     header_rows: u64,
+    /// What the items of nothing but empty lists are.
+    nothing: Option<Piece>,
     pub pages: ColumnPages,
 }
 
@@ -66,6 +68,7 @@ pub fn of_field(field: &Field, path: &str, out: &mut Vec<Column>) -> Result<()> 
         bytes: 0,
         rows: 0,
         header_rows: 0,
+        nothing: None,
         pages: match kind {
             Kind::Blob => ColumnPages::blob(),
             _ => ColumnPages::default(),
@@ -252,18 +255,24 @@ impl Column {
             self.bytes += piece.value_bytes()?;
             self.rows += piece.len();
             self.pieces.push(piece);
+        } else if self.nothing.is_none() {
+            self.nothing = Some(piece);
         }
         Ok(())
+    }
+
+    fn codec(&self) -> StringCodec {
+        match self.kind {
+            Kind::Values(codec) => codec,
+            _ => StringCodec::Plain,
+        }
     }
 
     /// Takes all collected rows as pages of about `page_bytes`.
     pub fn cut_pages(&mut self, page_bytes: usize) -> impl Iterator<Item = PageJob> + use<> {
         let pages = self.bytes.div_ceil(page_bytes).clamp(1, self.rows.max(1));
         let rows_per_page = self.rows.div_ceil(pages);
-        let codec = match self.kind {
-            Kind::Values(codec) => codec,
-            _ => StringCodec::Plain,
-        };
+        let codec = self.codec();
         let mut jobs: Vec<PageJob> = Vec::with_capacity(pages);
         let mut room = 0;
         for piece in std::mem::take(&mut self.pieces) {
@@ -286,10 +295,17 @@ impl Column {
         jobs.into_iter()
     }
 
-    /// Writes the one page of a struct header.
-    pub fn write_header(&mut self, container: &mut ContainerWriter) -> Result<()> {
+    /// Writes the page that a column has in any case: that of a struct header, and an empty one for the items of nothing but empty
+    /// lists, which some readers count on.
+    pub fn write_last(&mut self, container: &mut ContainerWriter) -> Result<()> {
         if self.kind != Kind::Header {
-            return Ok(());
+            let Some(nothing) = self.nothing.take().filter(|_| self.pages.is_empty()) else {
+                return Ok(());
+            };
+            let mut job = PageJob::new(&self.path, self.codec());
+            job.push(nothing);
+            let mut pages = job.encode()?.into_iter();
+            return pages.try_for_each(|page| container.write_encoded_page(&mut self.pages, &page));
         }
         let page = EncodedPage {
             type_url: ARRAY_ENCODING_URL,

@@ -13,6 +13,9 @@ use crate::{Error, Result};
 
 /// Encodes an array: the validity, if any, before the values.
 pub fn encode(array: &ArrayRef, buffers: &mut PageBuffers) -> Result<ArrayEncoding> {
+    if array.is_empty() {
+        return Ok(message::all_nulls());
+    }
     let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
     match nulls {
         Some(nulls) if nulls.null_count() == array.len() => Ok(message::all_nulls()),

@@ -86,6 +86,9 @@ impl Columns {
                 .ok_or_else(|| Error::schema_mismatch(format!("the batch has no column '{}'", field.name)))?;
             column::take_apart(field, array, &mut pieces).context(|| format!("column '{}'", field.name))?;
         }
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
         for (column, piece) in self.columns.iter_mut().zip(pieces) {
             column.push(piece, container)?;
         }
@@ -96,7 +99,7 @@ impl Columns {
     pub fn finish(mut self, container: &mut ContainerWriter) -> Result<Vec<ColumnPages>> {
         self.flush(0, container)?;
         for column in &mut self.columns {
-            column.write_header(container)?;
+            column.write_last(container)?;
         }
         Ok(self.columns.into_iter().map(|c| c.pages).collect())
     }

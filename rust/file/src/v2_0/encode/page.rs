@@ -94,16 +94,19 @@ impl PageJob {
 
     fn encode_pieces(&self) -> Result<Vec<EncodedPage>> {
         let arrays: Vec<_> = self.pieces.iter().filter_map(Piece::as_values).cloned().collect();
-        let (lists, blobs) = (self.lists(), self.blobs());
         let one = |encode: &dyn Fn(&mut PageBuffers) -> Result<ArrayEncoding>| {
             let mut buffers = PageBuffers::default();
             let encoding = encode(&mut buffers)?;
             let length = self.pieces.iter().map(|p| p.len() as u64).sum();
             Ok(vec![page(&encoding, buffers, length)])
         };
+        match self.pieces.first() {
+            Some(Piece::Blobs(_)) => return one(&|buffers| Ok(packed::encode_blobs(&self.blobs(), buffers))),
+            Some(Piece::Lists(_)) => return one(&|buffers| list::encode(&self.lists(), buffers)),
+            _ => {}
+        }
         match arrays.first().map(|a| a.data_type()) {
-            None if !blobs.is_empty() => one(&|buffers| Ok(packed::encode_blobs(&blobs, buffers))),
-            None => one(&|buffers| list::encode(&lists, buffers)),
+            None => Ok(Vec::new()),
             Some(DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary) => {
                 one(&|buffers| strings::encode(&arrays, self.codec, buffers))
             }
