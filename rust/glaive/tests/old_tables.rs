@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch};
 use glaive::manifest::ManifestFile;
-use glaive::{Dataset, ErrorKind, FileVersion, OpenOptions, WriteMode, WriteParams};
+use glaive::{Dataset, ErrorKind, FileVersion, OpenOptions, WriteMode};
 
 use crate::support::{Place, hex, manifest_vectors, mode, rows, stream};
 

@@ -41,7 +41,8 @@ fn a_data_file_maps_every_field() {
     let place = Place::new();
     let dataset = create(&place);
     assert_eq!(dataset.data_storage_version(), FileVersion::V2_0);
-    let file = &place.open().manifest().fragments[0].files[0];
+    let dataset = place.open();
+    let file = &dataset.manifest().fragments[0].files[0];
     assert_eq!(file.fields, [0, 1, 2, 3, 4, 5]);
     assert_eq!(file.column_indices, [0, 1, 2, 3, 4, 5]);
     assert_eq!(file.version, FileVersion::V2_0);
