@@ -17,6 +17,9 @@ use crate::proto::lance::encodings::{ArrayEncoding, Compression};
 /// FSST pays for its symbol table of 2,312 bytes only from here.
 const FSST_MIN_BYTES: usize = 32 * 1024;
 
+/// Bytes of the length in front of a zstd frame.
+const ZSTD_LENGTH_BYTES: usize = 8;
+
 /// The values of a page.
 pub struct Strings {
     /// End of each value.
@@ -116,6 +119,10 @@ pub fn encode(arrays: &[ArrayRef], codec: StringCodec, buffers: &mut PageBuffers
         StringCodec::General(scheme, level) => {
             let mut compressed = Vec::new();
             general::compress(scheme, level, &strings.bytes, &mut compressed)?;
+            if scheme == Scheme::Zstd {
+                // The frame without the length in front: all readers know this form, old ones no other.
+                compressed.drain(..ZSTD_LENGTH_BYTES.min(compressed.len()));
+            }
             let compression = Compression {
                 scheme: match scheme {
                     Scheme::Zstd => "zstd".to_owned(),
