@@ -23,6 +23,10 @@ const MAX_PAGE_BYTES: usize = 32 << 20;
 /// Bytes of values that make a page.
 const PAGE_BYTES: usize = 8 << 20;
 
+/// Bytes of wide fixed-width values that make a page, if so many come at once. Rows of such pages are found by multiplication,
+/// and a long run of them is read without a copy.
+const WIDE_PAGE_BYTES: usize = 64 << 20;
+
 /// How to write.
 #[derive(Debug, Clone, Default)]
 pub struct WriterOptions {
@@ -327,6 +331,11 @@ impl LeafColumn {
 
     /// Takes all collected rows as pages of about `page_bytes`; `last` tells that no more rows come.
     fn cut_pages(&mut self, page_bytes: usize, last: bool) -> Vec<PageJob> {
+        let page_bytes = if self.is_wide() {
+            page_bytes.max(WIDE_PAGE_BYTES)
+        } else {
+            page_bytes
+        };
         let pages = (self.bytes / page_bytes).clamp(1, self.rows.max(1));
         let rows_per_page = self.rows.div_ceil(pages);
         let mut jobs: Vec<PageJob> = Vec::with_capacity(pages);
@@ -354,6 +363,11 @@ impl LeafColumn {
             job.only = true;
         }
         jobs
+    }
+
+    /// Whether values of this column go to full-zip pages of cells of one size.
+    fn is_wide(&self) -> bool {
+        self.leaf.nodes.len() == 1 && self.leaf.shape.fixed_bits().is_some_and(|bits| bits / 8 >= 256)
     }
 
     fn new_job(&self) -> PageJob {
