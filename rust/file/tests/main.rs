@@ -13,4 +13,5 @@ mod hostile;
 mod io_counts;
 mod round_trip;
 mod support;
+mod v2_0;
 mod vectors;
