@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Int64Array, ListArray, RecordBatch, StructArray};
+use arrow_array::types::Int8Type;
+use arrow_array::{ArrayRef, DictionaryArray, Int64Array, ListArray, RecordBatch, StructArray};
 use arrow_schema::{DataType, Field, Fields};
 use glaive::{Dataset, FileVersion, ScanOptions, WriteMode, WriteParams};
 
@@ -84,4 +85,30 @@ fn rows_come_back_from_files_of_several_versions() {
         taken.column(0),
         &arrow_select::take::take(expected.column(1), &Int64Array::from(vec![7, 4, 1]), None).unwrap()
     );
+}
+
+#[test]
+fn dictionary_columns_are_marked_in_the_manifest() {
+    let place = Place::new();
+    let values: DictionaryArray<Int8Type> = ["x", "y", "x"].into_iter().collect();
+    let batch = RecordBatch::try_from_iter([
+        ("d", Arc::new(values) as ArrayRef),
+        ("a", batch(0).column(0).clone()),
+    ])
+    .unwrap();
+    let params = WriteParams {
+        data_storage_version: Some(FileVersion::V2_0),
+        ..WriteParams::default()
+    };
+    Dataset::write(place.uri().as_str(), stream(batch.clone()), &params).unwrap();
+    let dataset = place.open();
+    let marked: Vec<_> = dataset
+        .schema()
+        .fields
+        .iter()
+        .map(|f| f.dictionary.is_some())
+        .collect();
+    assert_eq!(marked, [true, false]);
+    let taken = dataset.take(&[0, 1, 2], None).unwrap();
+    assert_eq!(taken.column(0), batch.column(0));
 }

@@ -193,8 +193,8 @@ impl Node {
             return Err(too_deep());
         }
         let tree = without_nulls(tree(encoding)?)?;
-        if let Tree::Nullable(nullable) = tree {
-            return match &nullable.nullability {
+        match (tree, data_type) {
+            (Tree::Nullable(nullable), _) => match &nullable.nullability {
                 Some(Nullability::AllNulls(_)) => Ok(Self::AllNull),
                 Some(Nullability::SomeNulls(some)) => {
                     let validity = buffers
@@ -205,20 +205,9 @@ impl Node {
                     values.with_validity(validity)
                 }
                 _ => Err(Error::corrupt("nullable encoding that says nothing about nulls")),
-            };
-        }
-        match (tree, data_type) {
+            },
             (Tree::FixedSizeList(list), DataType::FixedSizeList(item, dimension)) => {
-                if i64::from(list.dimension) != i64::from(*dimension) || list.dimension == 0 {
-                    return Err(Error::corrupt(format!(
-                        "fixed-size lists of {} items in a column of {data_type}",
-                        list.dimension
-                    )));
-                }
-                if list.has_validity {
-                    return Err(Error::unsupported("validity inside a fixed-size list"));
-                }
-                let dimension = u64::from(list.dimension);
+                let dimension = check_dimension(list, *dimension)?;
                 let items = n
                     .checked_mul(dimension)
                     .ok_or_else(|| Error::corrupt("the number of list items overflows"))?;
@@ -263,38 +252,40 @@ impl Node {
             Tree::Dictionary(dictionary) => Ok(Self::Dictionary(Dictionary::parse(
                 dictionary, n, data_type, buffers,
             )?)),
-            Tree::FixedSizeBinary(fixed) => {
-                let width = u64::from(fixed.byte_width);
-                let bytes = n
-                    .checked_mul(width)
-                    .ok_or_else(|| Error::corrupt("the number of bytes overflows"))?;
-                if width == 0 {
-                    return Err(Error::corrupt(
-                        "strings of 0 bytes in a fixed-size binary encoding",
-                    ));
-                }
-                let bytes = match without_nulls(self::tree(fixed.bytes.as_deref())?)? {
-                    // One value a string says the same as one value a byte.
-                    Tree::Flat(flat) => {
-                        check_plain(flat)?;
-                        let bits = flat.bits_per_value;
-                        if bits != 8 && bits != width * 8 {
-                            return Err(Error::corrupt(format!(
-                                "strings of {width} bytes and {bits} bits"
-                            )));
-                        }
-                        Source::flat(buffers.get(flat.buffer.as_ref())?, 8, bytes)?
-                    }
-                    _ => buffers.source(fixed.bytes.as_deref(), bytes)?.expect_bits(8)?,
-                };
-                Ok(Self::FixedText {
-                    validity: None,
-                    bytes,
-                    width,
-                })
-            }
+            Tree::FixedSizeBinary(fixed) => Self::parse_fixed_text(fixed, n, buffers),
             other => Err(unexpected(other, &format!("type {data_type}"))),
         }
+    }
+
+    fn parse_fixed_text(fixed: &pb::FixedSizeBinary, n: u64, buffers: Buffers<'_>) -> Result<Self> {
+        let width = u64::from(fixed.byte_width);
+        let bytes = n
+            .checked_mul(width)
+            .ok_or_else(|| Error::corrupt("the number of bytes overflows"))?;
+        if width == 0 {
+            return Err(Error::corrupt(
+                "strings of 0 bytes in a fixed-size binary encoding",
+            ));
+        }
+        let bytes = match without_nulls(tree(fixed.bytes.as_deref())?)? {
+            // One value a string says the same as one value a byte.
+            Tree::Flat(flat) => {
+                check_plain(flat)?;
+                let bits = flat.bits_per_value;
+                if bits != 8 && bits != width * 8 {
+                    return Err(Error::corrupt(format!(
+                        "strings of {width} bytes and {bits} bits"
+                    )));
+                }
+                Source::flat(buffers.get(flat.buffer.as_ref())?, 8, bytes)?
+            }
+            _ => buffers.source(fixed.bytes.as_deref(), bytes)?.expect_bits(8)?,
+        };
+        Ok(Self::FixedText {
+            validity: None,
+            bytes,
+            width,
+        })
     }
 
     fn with_validity(mut self, bitmap: Source) -> Result<Self> {
@@ -420,6 +411,20 @@ impl Node {
             Self::Blob(blob) => blob.decode(rows, first, second, out),
         }
     }
+}
+
+/// The dimension of fixed-size lists, which must be that of the column.
+fn check_dimension(list: &pb::FixedSizeList, dimension: i32) -> Result<u64> {
+    if i64::from(list.dimension) != i64::from(dimension) || list.dimension == 0 {
+        return Err(Error::corrupt(format!(
+            "fixed-size lists of {} items in a column of {dimension}",
+            list.dimension
+        )));
+    }
+    if list.has_validity {
+        return Err(Error::unsupported("validity inside a fixed-size list"));
+    }
+    Ok(u64::from(list.dimension))
 }
 
 /// Whether values of a type differ in length.
