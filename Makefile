@@ -30,6 +30,7 @@ help:
 	@echo 'make lint    cargo fmt, clippy, ruff, mypy'
 	@echo 'make wheel   the release wheel in dist/, tried in an empty environment'
 	@echo 'make bench   cargo bench'
+	@echo 'make fuzz    a million mutated files'
 	@echo 'make clean   remove everything that was built'
 
 .PHONY: demo
@@ -58,6 +59,12 @@ lint: cargo-found $(VENV)/.dev-deps
 .PHONY: wheel
 wheel: dist/.wheel
 	.ci/check-wheel dist/glaive-*.whl
+
+# A million mutated files; a failing one is named by its seed. The limit of memory catches allocations on a file's word.
+.PHONY: fuzz
+fuzz: cargo-found
+	ulimit -v 6000000; GLAIVE_FUZZ_INPUTS=$${GLAIVE_FUZZ_INPUTS:-1000000} \
+		$(CARGO) test -p glaive-file --test main fuzz -- --nocapture
 
 .PHONY: bench
 bench: cargo-found

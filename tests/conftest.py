@@ -15,7 +15,10 @@ PANIC = "panicked at"
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Fails a test whose stderr shows a panic, also when the test caught the exception; but not where pylance may panic."""
+    """Fails a test whose stderr shows a panic, also when the test caught the exception.
+
+    Not where pylance may panic.
+    """
     outcome: Any = yield
     report = outcome.get_result()
     foreign = item.get_closest_marker("foreign_panics") is not None

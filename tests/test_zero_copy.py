@@ -67,6 +67,7 @@ def test_buffers_are_aligned(tmp_path: Path) -> None:
     ds = glaive.write_dataset(table, tmp_path / "t.lance")
     random = np.random.default_rng(1).integers(0, len(table), 1000)
     batches = [*ds.to_batches(), *ds.to_table().to_batches(), *ds.take(random).to_batches()]
+    batches += ds.to_batches(batch_size=1001)
     for batch in batches:
         for name, array in zip(batch.schema.names, batch.columns, strict=True):
             misaligned = [hex(address) for address in addresses(array) if address % 64]

@@ -275,13 +275,13 @@ impl PyFileWriter {
         data_cache_bytes: Option<u64>,
         max_page_bytes: Option<u64>,
     ) -> PyResult<Self> {
-        let _hint = max_page_bytes;
         let schema = arrow::import_schema(schema)?;
         let writer = run_at(py, path, During::Write, || {
             let (storage, name) = storage_of(path)?;
             let options = WriterOptions {
                 version: parse_version(version)?,
                 data_cache_bytes,
+                max_page_bytes,
                 ..WriterOptions::default()
             };
             FileWriter::create(

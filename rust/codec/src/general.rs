@@ -161,6 +161,13 @@ fn decompress_zstd(frame: &[u8], len: u64, max_len: usize, out: &mut Vec<u8>) ->
 
 fn decompress_bare_zstd(stream: &[u8], max_len: usize, out: &mut Vec<u8>) -> Result<()> {
     let start = out.len();
+    // A frame mostly tells its length. If it turns out wrong, as for two frames in a row, the stream is read piece by piece.
+    if let Ok(Some(len)) = zstd::zstd_safe::get_frame_content_size(stream) {
+        match decompress_zstd(stream, len, max_len, out) {
+            Ok(()) => return Ok(()),
+            Err(_) => out.truncate(start),
+        }
+    }
     let mut decoder = zstd::stream::read::Decoder::new(stream).map_err(corrupt_zstd)?;
     decoder
         .window_log_max(ZSTD_MAX_WINDOW_LOG)

@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod bit_stream;
 mod bitpack;
 mod bits;
 mod byte_stream_split;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use arrow_array::GenericByteArray;
+use arrow_array::types::{BinaryType, ByteArrayType, LargeBinaryType, LargeUtf8Type, Utf8Type};
 use arrow_array::{Array, cast::AsArray};
 use arrow_array::{
     ArrayRef, BooleanArray, FixedSizeListArray, LargeListArray, ListArray, MapArray, NullArray, StructArray,
@@ -11,18 +13,15 @@ use arrow_buffer::{
     BooleanBuffer, Buffer, BufferBuilder, MutableBuffer, NullBuffer, OffsetBuffer, ScalarBuffer,
 };
 use arrow_data::ArrayData;
-use arrow_schema::{DataType, FieldRef};
+use arrow_schema::{ArrowError, DataType, FieldRef};
 
 use crate::schema::Field;
-use crate::v2_1::{ColumnSink, DictionaryValues, FinishedNode, ListLevel, Values};
+use crate::v2_1::{ColumnSink, DictionaryValues, FinishedNode, ListLevel, Offsets, Values};
 use crate::{Context, Error, Result};
 
-/// A decoded leaf column; `None` where no file holds it.
-type Leaf = Option<ColumnSink>;
-
-/// Builds the array of `field` from the next leaf columns, which come in the order of the field's leaves. A field without
+/// Builds the array of `field` from the next leaf arrays, which come in the order of the field's leaves. A field without
 /// any leaf is all null.
-pub fn assemble(field: &Field, rows: usize, leaves: &mut impl Iterator<Item = Leaf>) -> Result<ArrayRef> {
+pub fn assemble(field: &Field, rows: usize, leaves: &mut impl Iterator<Item = Built>) -> Result<ArrayRef> {
     let place = || format!("column '{}'", field.name);
     let built = build(field, leaves).context(place)?;
     let array = match built {
@@ -39,19 +38,22 @@ pub fn assemble(field: &Field, rows: usize, leaves: &mut impl Iterator<Item = Le
 }
 
 /// A node of a field on its way up.
-enum Built {
+#[derive(Debug)]
+pub enum Built {
     /// Some leaf below is stored: the array, and the nodes above it, the nearest first.
     Present {
+        /// The array of this node.
         array: ArrayRef,
+        /// The nodes above it.
         above: Vec<FinishedNode>,
     },
     /// No file holds any leaf below.
     Missing,
 }
 
-fn build(field: &Field, leaves: &mut impl Iterator<Item = Leaf>) -> Result<Built> {
+fn build(field: &Field, leaves: &mut impl Iterator<Item = Built>) -> Result<Built> {
     if field.is_column_leaf() {
-        return build_leaf(field, leaves);
+        return leaves.next().ok_or_else(|| Error::corrupt("a column is missing"));
     }
     let children = field
         .children
@@ -191,13 +193,8 @@ fn small_offsets(offsets: &[i64]) -> Result<OffsetBuffer<i32>> {
     Ok(OffsetBuffer::new(ScalarBuffer::from(narrow.finish())))
 }
 
-fn build_leaf(field: &Field, leaves: &mut impl Iterator<Item = Leaf>) -> Result<Built> {
-    let leaf = leaves
-        .next()
-        .ok_or_else(|| Error::corrupt("a column is missing"))?;
-    let Some(sink) = leaf else {
-        return Ok(Built::Missing);
-    };
+/// Builds the array of a decoded leaf column. This validates its values, so it belongs to the work of a column.
+pub fn leaf(field: &Field, sink: ColumnSink) -> Result<Built> {
     let (len, mut nodes) = sink.structure.finish();
     nodes = visible(nodes);
     let own = match nodes.is_empty() {
@@ -257,13 +254,12 @@ fn leaf_array(
             return list_array(data_type, len, levels.into_iter(), *items, nulls);
         }
         Values::Fixed { data, .. } => vec![data.into_buffer()],
-        Values::Variable { offsets, data } => vec![offsets.into_buffer(), data.into()],
+        Values::Variable { offsets, data } => return byte_array(data_type, offsets, data.into(), nulls),
     };
     let data = ArrayData::builder(data_type.clone())
         .len(len)
         .nulls(nulls)
         .buffers(buffers);
-    // Validates lengths, offsets and UTF-8: the bytes come from an untrusted file.
     Ok(make_array(
         data.build().map_err(|e| Error::corrupt(e.to_string()))?,
     ))
@@ -311,6 +307,39 @@ fn dictionary_array(
     Ok(make_array(
         data.build().map_err(|e| Error::corrupt(e.to_string()))?,
     ))
+}
+
+/// Strings and binaries. The offsets are ours and in order; the bytes come from an untrusted file, so text is validated.
+fn byte_array(
+    data_type: &DataType,
+    offsets: Offsets,
+    bytes: Buffer,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef> {
+    fn make<T: ByteArrayType>(
+        offsets: Buffer,
+        bytes: Buffer,
+        nulls: Option<NullBuffer>,
+    ) -> Result<ArrayRef, ArrowError> {
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+        Ok(Arc::new(GenericByteArray::<T>::try_new(offsets, bytes, nulls)?))
+    }
+    let offset_buffer = |expected_wide: bool| match (offsets, expected_wide) {
+        (Offsets::I32(offsets), false) | (Offsets::I64(offsets), true) => Ok(Buffer::from(offsets)),
+        _ => Err(Error::corrupt("offsets of the wrong width")),
+    };
+    let array = match data_type {
+        DataType::Utf8 => make::<Utf8Type>(offset_buffer(false)?, bytes, nulls),
+        DataType::Binary => make::<BinaryType>(offset_buffer(false)?, bytes, nulls),
+        DataType::LargeUtf8 => make::<LargeUtf8Type>(offset_buffer(true)?, bytes, nulls),
+        DataType::LargeBinary => make::<LargeBinaryType>(offset_buffer(true)?, bytes, nulls),
+        other => {
+            return Err(Error::corrupt(format!(
+                "variable-width values in a column of type {other}"
+            )));
+        }
+    };
+    array.map_err(|e| Error::corrupt(e.to_string()))
 }
 
 /// Nested fixed-size lists, the outermost first.

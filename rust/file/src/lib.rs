@@ -8,6 +8,7 @@ pub mod leaves;
 pub mod parallel;
 pub mod reader;
 pub mod schema;
+mod v2_0;
 pub mod v2_1;
 pub mod version;
 pub mod writer;

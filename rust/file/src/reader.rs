@@ -11,13 +11,13 @@ use std::sync::{Arc, OnceLock};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::SchemaRef;
 
-use crate::assemble::assemble;
+use crate::assemble::{self, Built, assemble};
 use crate::container::{BufferRange, FileTail};
 use crate::io::ReadAt;
 use crate::leaves::{LeafField, leaf_fields};
 use crate::schema::{Field, Schema};
 use crate::v2_1::{ColumnSink, Page, PageRead, ranges, slots_per_row};
-use crate::{Context, Error, FileVersion, Result};
+use crate::{Context, Error, FileVersion, Result, v2_0};
 
 /// An open data file. Metadata is decoded when first used and kept; it is safe to share between threads.
 #[derive(Debug)]
@@ -27,6 +27,8 @@ pub struct FileReader {
     schema: OnceLock<(Arc<Schema>, u64)>,
     /// Parsed pages by column.
     pages: Vec<OnceLock<Vec<Arc<Page>>>>,
+    /// Parsed columns of a 2.0 file.
+    columns_v2_0: v2_0::ColumnCache,
 }
 
 /// Which rows to read.
@@ -58,17 +60,22 @@ impl FileReader {
     /// Opens a file: one read, or two when its metadata is long.
     ///
     /// # Errors
-    /// `Corrupt` if it is no Lance file, `Unsupported` if its version is not 2.1 or 2.2.
+    /// `Corrupt` if it is no Lance file, `Unsupported` if its version is not 2.0, 2.1 or 2.2.
     pub fn open(source: Arc<dyn ReadAt>) -> Result<Self> {
         let path = source.path().to_owned();
         let tail = FileTail::read(source.as_ref()).context(|| path.clone())?;
         tail.footer().version.check_readable().context(|| path)?;
         let pages = (0..tail.num_columns()).map(|_| OnceLock::new()).collect();
+        let columns_v2_0 = v2_0::ColumnCache::new(match tail.footer().version {
+            FileVersion::V2_0 => tail.num_columns(),
+            _ => 0,
+        });
         Ok(Self {
             source,
             tail,
             schema: OnceLock::new(),
             pages,
+            columns_v2_0,
         })
     }
 
@@ -118,8 +125,16 @@ impl FileReader {
         Ok(self.schema.get_or_init(|| decoded))
     }
 
+    /// Parsed columns of a 2.0 file.
+    pub(crate) fn columns_v2_0(&self) -> &v2_0::ColumnCache {
+        &self.columns_v2_0
+    }
+
     /// Column numbers by field id, for the file's own schema.
     pub fn own_columns(&self) -> Result<HashMap<i32, u32>> {
+        if self.version() == FileVersion::V2_0 {
+            return v2_0::own_columns(&self.tail, self.schema()?).context(|| self.path());
+        }
         let leaves = self.schema()?.leaf_fields(self.version());
         let needed = u32::try_from(leaves.len()).unwrap_or(u32::MAX);
         if needed > self.tail.num_columns() {
@@ -260,6 +275,33 @@ pub fn read_fields(
     rows: Rows<'_>,
     options: &ReadOptions,
 ) -> Result<Vec<ArrayRef>> {
+    let (old, others): (Vec<_>, Vec<_>) = fields
+        .iter()
+        .cloned()
+        .partition(|field| v2_0::holds(sources, field));
+    if old.is_empty() {
+        return read_structural(sources, fields, rows, options);
+    }
+    // Files of several versions may hold the fields of one fragment.
+    let mut old = v2_0::read_fields(sources, &old, &rows.ranges()?, options)?.into_iter();
+    let mut others = read_structural(sources, &others, rows, options)?.into_iter();
+    let next = |field| {
+        let column = match v2_0::holds(sources, field) {
+            true => old.next(),
+            false => others.next(),
+        };
+        column.ok_or_else(|| Error::corrupt("a column is missing"))
+    };
+    fields.iter().map(next).collect()
+}
+
+/// Reads fields of 2.1 and 2.2 files, and those that no file holds.
+fn read_structural(
+    sources: &[FieldSource<'_>],
+    fields: &[Arc<Field>],
+    rows: Rows<'_>,
+    options: &ReadOptions,
+) -> Result<Vec<ArrayRef>> {
     let mut leaves = Vec::new();
     for field in fields {
         leaves.extend(
@@ -275,11 +317,10 @@ pub fn read_fields(
         .map(|leaf| leaf.plan(&ranges))
         .collect::<Result<Vec<_>>>()?;
     fetch(&mut plans)?;
-    let sinks = decode_all(&leaves, &plans, total as usize, options)?;
-    let mut sinks = sinks.into_iter();
+    let mut arrays = decode_all(&leaves, plans, total as usize, options)?.into_iter();
     fields
         .iter()
-        .map(|field| assemble(field, total as usize, &mut sinks))
+        .map(|field| assemble(field, total as usize, &mut arrays))
         .collect()
 }
 
@@ -341,12 +382,14 @@ impl<'a> Leaf<'a> {
         scaled.ok_or_else(|| Error::corrupt("row numbers overflow 64 bits"))
     }
 
-    /// Decodes the column; `None` if no source holds it.
-    fn decode(&self, plan: &LeafPlan<'_>, rows: usize) -> Result<Option<ColumnSink>> {
+    /// Decodes the column.
+    fn decode(&self, plan: LeafPlan<'_>, rows: usize) -> Result<Built> {
         if plan.reader.is_none() {
-            return Ok(None);
+            return Ok(Built::Missing);
         }
         let mut sink = ColumnSink::new(&self.field.shape, &self.field.nodes, rows);
+        sink.values
+            .reserve_bytes(plan.reads.iter().map(PageRead::value_bytes).sum());
         for read in &plan.reads {
             read.decode(&mut sink)
                 .map_err(|e| e.context(read.place()))
@@ -358,7 +401,7 @@ impl<'a> Leaf<'a> {
                 Error::corrupt(format!("{found} rows decoded, expected {rows}")).context(self.place())
             );
         }
-        Ok(Some(sink))
+        assemble::leaf(&self.field.field, sink).context(|| self.place())
     }
 }
 
@@ -412,15 +455,15 @@ const PARALLEL_VALUES: usize = 1 << 18;
 
 fn decode_all(
     leaves: &[Leaf<'_>],
-    plans: &[LeafPlan<'_>],
+    plans: Vec<LeafPlan<'_>>,
     rows: usize,
     options: &ReadOptions,
-) -> Result<Vec<Option<ColumnSink>>> {
-    let work = || leaves.iter().zip(plans);
+) -> Result<Vec<Built>> {
+    let work: Vec<_> = leaves.iter().zip(plans).collect();
     let threads = match options.threads {
         0 if rows.saturating_mul(leaves.len()) >= PARALLEL_VALUES => crate::parallel::cores(),
         0 => 1,
         n => n,
     };
-    crate::parallel::map(work().collect(), threads, |(leaf, plan)| leaf.decode(plan, rows))
+    crate::parallel::map(work, threads, |(leaf, plan)| leaf.decode(plan, rows))
 }

@@ -109,25 +109,22 @@ impl FileVersion {
     /// Fails for versions whose files this engine does not read.
     pub fn check_readable(self) -> Result<()> {
         match self {
-            Self::V2_1 | Self::V2_2 => Ok(()),
+            Self::V2_0 | Self::V2_1 | Self::V2_2 => Ok(()),
             Self::V0_1 => Err(Error::unsupported(
                 "a legacy v1 file (data file version 0.1) cannot be read",
             )),
             Self::V2_3 => Err(Error::unsupported(
                 "data file version 2.3 is unstable and cannot be read; use version 2.2",
             )),
-            other => Err(Error::unsupported(format!(
-                "data file version {other} cannot be read yet"
-            ))),
         }
     }
 
     /// Fails for versions that this engine does not write.
     pub fn check_writable(self) -> Result<()> {
         match self {
-            Self::V2_1 | Self::V2_2 => Ok(()),
+            Self::V2_0 | Self::V2_1 | Self::V2_2 => Ok(()),
             other => Err(Error::unsupported(format!(
-                "writing data file version {other} is not supported; use data_storage_version \"2.2\" or \"2.1\""
+                "writing data file version {other} is not supported; use data_storage_version \"2.2\", \"2.1\" or \"2.0\""
             ))),
         }
     }
@@ -223,8 +220,10 @@ mod tests {
 
     #[test]
     fn writable_versions() {
-        assert!(FileVersion::V2_1.check_writable().is_ok() && FileVersion::V2_2.check_writable().is_ok());
-        for version in [FileVersion::V0_1, FileVersion::V2_0, FileVersion::V2_3] {
+        for version in [FileVersion::V2_0, FileVersion::V2_1, FileVersion::V2_2] {
+            assert!(version.check_writable().is_ok() && version.check_readable().is_ok());
+        }
+        for version in [FileVersion::V0_1, FileVersion::V2_3] {
             let error = version.check_writable().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unsupported);
             assert!(error.to_string().contains("2.2"));

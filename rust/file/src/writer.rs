@@ -15,10 +15,17 @@ use crate::proto::lance::file::Schema as SchemaMessage;
 use crate::schema::{Field, LogicalType, Schema};
 use crate::v2_1::encode::{ColumnOptions, encode_page, null_in_required, value_bytes};
 use crate::v2_1::slots_per_row;
-use crate::{Context, Error, FileVersion, Result, parallel};
+use crate::{Context, Error, FileVersion, Result, parallel, v2_0};
+
+/// Bytes of a page at most in version 2.0, unless the caller says otherwise.
+const MAX_PAGE_BYTES: usize = 32 << 20;
 
 /// Bytes of values that make a page.
 const PAGE_BYTES: usize = 8 << 20;
+
+/// Bytes of wide fixed-width values that make a page, if so many come at once. Rows of such pages are found by multiplication,
+/// and a long run of them is read without a copy.
+const WIDE_PAGE_BYTES: usize = 64 << 20;
 
 /// How to write.
 #[derive(Debug, Clone, Default)]
@@ -27,6 +34,8 @@ pub struct WriterOptions {
     pub version: FileVersion,
     /// Bytes to collect over all top-level fields before pages are written; by default 8 MiB a column.
     pub data_cache_bytes: Option<u64>,
+    /// Bytes of one page at most, except for a page of a single row; by default 32 MiB. Only version 2.0 heeds it.
+    pub max_page_bytes: Option<u64>,
     /// Threads to encode with; 0 = the number of cores.
     pub threads: usize,
 }
@@ -54,6 +63,8 @@ pub struct FileWriter {
     container: ContainerWriter,
     schema: Schema,
     columns: Vec<LeafColumn>,
+    /// The columns of a 2.0 file; `columns` is empty then.
+    columns_v2_0: Option<v2_0::Columns>,
     num_rows: u64,
     page_bytes: usize,
     options: WriterOptions,
@@ -86,7 +97,8 @@ impl FileWriter {
         options.version.check_writable()?;
         schema.check_writable(options.version)?;
         let (mut columns, mut warnings) = (Vec::new(), Vec::new());
-        for field in &schema.fields {
+        let old = options.version == FileVersion::V2_0;
+        for field in schema.fields.iter().filter(|_| !old) {
             for leaf in leaf_fields(field)? {
                 let how = ColumnOptions::parse(field, &leaf, options.version, &mut warnings)?;
                 columns.push(LeafColumn::new(leaf, field.clone(), how));
@@ -94,11 +106,16 @@ impl FileWriter {
         }
         let share = |total: u64| usize::try_from(total).unwrap_or(usize::MAX) / schema.fields.len().max(1);
         let page_bytes = options.data_cache_bytes.map_or(PAGE_BYTES, share).max(1);
+        let columns_v2_0 = match old {
+            true => Some(columns_v2_0(&schema, page_bytes, &options)?),
+            false => None,
+        };
         let container = ContainerWriter::new(sink, options.version);
         Ok(Self {
             container,
             schema,
             columns,
+            columns_v2_0,
             num_rows: 0,
             page_bytes,
             options,
@@ -118,7 +135,8 @@ impl FileWriter {
 
     /// Bytes written, and an estimate of those still collected.
     pub fn bytes_written(&self) -> u64 {
-        self.container.position() + self.columns.iter().map(|c| c.bytes as u64).sum::<u64>()
+        let old = self.columns_v2_0.as_ref().map_or(0, v2_0::Columns::pending_bytes);
+        self.container.position() + old + self.columns.iter().map(|c| c.bytes as u64).sum::<u64>()
     }
 
     /// The schema of the file.
@@ -148,6 +166,11 @@ impl FileWriter {
                 batch.num_columns(),
                 expected.len()
             )));
+        }
+        if let Some(columns) = &mut self.columns_v2_0 {
+            columns.write(&self.schema, batch, &mut self.container)?;
+            self.num_rows += batch.num_rows() as u64;
+            return Ok(());
         }
         let mut arrays = Vec::with_capacity(self.columns.len());
         for field in &self.schema.fields {
@@ -182,9 +205,13 @@ impl FileWriter {
             fields: self.schema.to_proto(),
             metadata: self.schema.metadata_to_proto(),
         };
-        let fields: Vec<i32> = self.columns.iter().map(|c| c.leaf.field.id).collect();
+        let mut fields: Vec<i32> = self.columns.iter().map(|c| c.leaf.field.id).collect();
+        let mut pages: Vec<_> = self.columns.into_iter().map(|c| c.pages).collect();
+        if let Some(columns) = self.columns_v2_0 {
+            fields = columns.field_ids();
+            pages = columns.finish(&mut self.container)?;
+        }
         let column_indices = (0..).take(fields.len()).collect();
-        let pages = self.columns.into_iter().map(|c| c.pages).collect();
         let size_bytes = self.container.finish(message, self.num_rows, pages)?;
         let version = self.options.version;
         Ok(FileSummary {
@@ -229,6 +256,19 @@ impl FileWriter {
         }
         Ok(())
     }
+}
+
+fn columns_v2_0(schema: &Schema, page_bytes: usize, options: &WriterOptions) -> Result<v2_0::Columns> {
+    let max = match options.max_page_bytes {
+        Some(0) => {
+            return Err(Error::invalid_input(
+                "max_page_bytes is 0; a page holds at least 1 byte",
+            ));
+        }
+        Some(max) => usize::try_from(max).unwrap_or(usize::MAX),
+        None => MAX_PAGE_BYTES,
+    };
+    v2_0::Columns::new(schema, page_bytes.min(max), options.threads)
 }
 
 /// Rows that make one page, or several if they have very many levels.
@@ -305,6 +345,11 @@ impl LeafColumn {
 
     /// Takes all collected rows as pages of about `page_bytes`; `last` tells that no more rows come.
     fn cut_pages(&mut self, page_bytes: usize, last: bool) -> Vec<PageJob> {
+        let page_bytes = if self.is_wide() {
+            page_bytes.max(WIDE_PAGE_BYTES)
+        } else {
+            page_bytes
+        };
         let pages = (self.bytes / page_bytes).clamp(1, self.rows.max(1));
         let rows_per_page = self.rows.div_ceil(pages);
         let mut jobs: Vec<PageJob> = Vec::with_capacity(pages);
@@ -332,6 +377,11 @@ impl LeafColumn {
             job.only = true;
         }
         jobs
+    }
+
+    /// Whether values of this column go to full-zip pages of cells of one size.
+    fn is_wide(&self) -> bool {
+        self.leaf.nodes.len() == 1 && self.leaf.shape.fixed_bits().is_some_and(|bits| bits / 8 >= 256)
     }
 
     fn new_job(&self) -> PageJob {

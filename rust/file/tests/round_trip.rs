@@ -425,6 +425,14 @@ fn batch(n: usize, pattern: &str, version: FileVersion) -> RecordBatch {
     RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).unwrap()
 }
 
+/// The same columns, one a batch.
+pub fn single_columns(n: usize, pattern: &str, version: FileVersion) -> Vec<RecordBatch> {
+    let batch = batch(n, pattern, version);
+    (0..batch.num_columns())
+        .map(|i| batch.project(&[i]).unwrap())
+        .collect()
+}
+
 /// Scan, parts, single columns and rows of the file equal the batch.
 fn check(expected: &RecordBatch, bytes: Vec<u8>, what: &str) {
     let reader = open(bytes);

@@ -8,8 +8,11 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchReader};
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, RecordBatchReader, make_array,
+};
 use arrow_buffer::BooleanBufferBuilder;
+use arrow_data::transform::MutableArrayData;
 use arrow_schema::{ArrowError, SchemaRef};
 use arrow_select::filter::filter;
 use glaive_file::{Context, Error, Result, Rows};
@@ -27,6 +30,9 @@ const WINDOW_BYTES: u64 = 32 << 20;
 
 /// Assumed bytes of a row where an early writer left out the sizes of files.
 const UNKNOWN_ROW_BYTES: u64 = 1024;
+
+/// Buffers of arrays start at multiples of this many bytes.
+const ALIGNMENT: usize = 64;
 
 /// Most rows that one read covers.
 const WINDOW_ROWS: u64 = 1 << 20;
@@ -73,6 +79,8 @@ pub struct Scan {
     open: Option<OpenPiece>,
     /// Rows that were read but not yet handed out.
     window: Option<RecordBatch>,
+    /// Rows of the window that were handed out.
+    handed_out: usize,
     batch_size: BatchSize,
 }
 
@@ -110,6 +118,7 @@ impl Dataset {
             pieces,
             open: None,
             window: None,
+            handed_out: 0,
             batch_size: options.batch_size,
         })
     }
@@ -163,6 +172,7 @@ impl Scan {
     /// As reading the data files fails. The scan then ends.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         if self.window.is_none() {
+            self.handed_out = 0;
             self.window = self.read_window().inspect_err(|_| {
                 self.pieces.clear();
                 self.open = None;
@@ -171,12 +181,19 @@ impl Scan {
         let Some(window) = self.window.take() else {
             return Ok(None);
         };
-        match self.batch_size {
+        let start = self.handed_out;
+        let batch = match self.batch_size {
             BatchSize::Rows(rows) if rows < window.num_rows() => {
                 self.window = Some(window.slice(rows, window.num_rows() - rows));
-                Ok(Some(window.slice(0, rows)))
+                self.handed_out += rows;
+                window.slice(0, rows)
             }
-            _ => Ok(Some(window)),
+            _ => window,
+        };
+        if start.is_multiple_of(ALIGNMENT) {
+            Ok(Some(batch))
+        } else {
+            aligned(&batch).map(Some)
         }
     }
 
@@ -267,6 +284,24 @@ impl OpenPiece {
             _ => live,
         }
     }
+}
+
+/// A copy of a batch. Slices that start at a row which is no multiple of 64 would give buffers that start in the middle of a
+/// cache line.
+fn aligned(batch: &RecordBatch) -> Result<RecordBatch> {
+    let copy = |array: &ArrayRef| -> Result<ArrayRef> {
+        let data = array.to_data();
+        let mut copy = MutableArrayData::new(vec![&data], false, data.len());
+        copy.try_extend(0, 0, data.len())?;
+        Ok(make_array(copy.freeze()))
+    };
+    let columns = batch.columns().iter().map(copy).collect::<Result<_>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    Ok(RecordBatch::try_new_with_options(
+        batch.schema(),
+        columns,
+        &options,
+    )?)
 }
 
 fn is_deleted(deletions: &DeletionVector, offset: u64) -> bool {

@@ -19,4 +19,5 @@ mod hostile;
 mod manifests;
 mod old_tables;
 mod reads;
+mod v2_0;
 mod writes;

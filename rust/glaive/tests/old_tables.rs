@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch};
 use glaive::manifest::ManifestFile;
-use glaive::{Dataset, ErrorKind, FileVersion, OpenOptions, WriteMode, WriteParams};
+use glaive::{Dataset, ErrorKind, FileVersion, OpenOptions, WriteMode};
 
 use crate::support::{Place, hex, manifest_vectors, mode, rows, stream};
 
@@ -130,23 +130,13 @@ fn fragment_ids_survive_the_deletion_of_all_rows() {
 #[test]
 fn v1_names_are_kept() {
     let (place, before) = table("v1-naming-0.19.2-index");
-    let error = Dataset::write(
+    let after = Dataset::write(
         place.uri().as_str(),
         stream(rows(0..1)),
         &mode(WriteMode::Overwrite),
     )
-    .unwrap_err();
-    assert_eq!(
-        error.kind(),
-        ErrorKind::Unsupported,
-        "the table's own version 2.0 is not written"
-    );
-    let version = Some(FileVersion::V2_2);
-    let params = WriteParams {
-        data_storage_version: version,
-        ..mode(WriteMode::Overwrite)
-    };
-    let after = Dataset::write(place.uri().as_str(), stream(rows(0..1)), &params).unwrap();
+    .unwrap();
+    assert_eq!(after.data_storage_version(), FileVersion::V2_0);
     assert_eq!(after.version(), before.manifest.version + 1);
     assert_eq!(
         place.names("_versions"),

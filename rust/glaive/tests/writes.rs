@@ -284,7 +284,7 @@ fn names_that_a_table_cannot_have() {
 
 #[test]
 fn versions_that_are_not_written() {
-    for version in [FileVersion::V0_1, FileVersion::V2_0, FileVersion::V2_3] {
+    for version in [FileVersion::V0_1, FileVersion::V2_3] {
         let params = WriteParams {
             data_storage_version: Some(version),
             ..WriteParams::default()

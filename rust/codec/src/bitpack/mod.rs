@@ -14,10 +14,12 @@
 //! their unsigned bit pattern: no reference value, no zig-zag.
 //!
 //! [`inline`] puts the width in front of each block, [`out_of_line`] packs any number of values with a width kept elsewhere.
+//! [`stream`] is another form, without blocks, of old files.
 
 pub mod inline;
 mod kernels;
 pub mod out_of_line;
+pub mod stream;
 
 use crate::error::{Result, corrupt};
 pub use kernels::Lane;

@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use prost::Message;
 
-use super::{BUFFER_ALIGNMENT, COLUMN_ENCODING_URL, PAGE_LAYOUT_URL, message_name};
+use super::{ARRAY_ENCODING_URL, BUFFER_ALIGNMENT, COLUMN_ENCODING_URL, PAGE_LAYOUT_URL, message_name};
 use crate::proto::lance::encodings::{ColumnEncoding, column_encoding};
 use crate::proto::lance::file::v2::{ColumnMetadata, Encoding, column_metadata, encoding::Location};
-use crate::{Context, Error, Result};
+use crate::{Context, Error, FileVersion, Result};
 
 /// Where one buffer lies in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,17 +71,20 @@ pub struct ColumnInfo {
     pub length: u64,
     /// Column-level buffers.
     pub buffers: Vec<BufferRange>,
+    /// Whether the column encoding says that the values lie outside of the pages; 2.0 only.
+    pub is_blob: bool,
 }
 
 impl ColumnInfo {
     /// Decodes the metadata message of one column; buffers must end before `data_end`.
-    pub fn decode(bytes: Bytes, data_end: u64) -> Result<Self> {
+    pub fn decode(bytes: Bytes, data_end: u64, version: FileVersion) -> Result<Self> {
         let metadata = ColumnMetadata::decode(bytes)?;
-        check_column_encoding(metadata.encoding.as_ref())?;
+        let is_blob = check_column_encoding(metadata.encoding.as_ref(), version)?;
         let mut pages = Vec::with_capacity(metadata.pages.len());
         let mut length = 0u64;
         for (number, page) in metadata.pages.into_iter().enumerate() {
-            let info = decode_page(page, number, length, data_end).context(|| format!("page {number}"))?;
+            let info =
+                decode_page(page, number, length, data_end, version).context(|| format!("page {number}"))?;
             length = length
                 .checked_add(info.length)
                 .ok_or_else(|| Error::corrupt("the lengths of the pages overflow 64 bits"))?;
@@ -92,6 +95,7 @@ impl ColumnInfo {
             pages,
             length,
             buffers,
+            is_blob,
         })
     }
 }
@@ -101,15 +105,20 @@ fn decode_page(
     number: usize,
     first_row: u64,
     data_end: u64,
+    version: FileVersion,
 ) -> Result<PageInfo> {
     let buffers = buffer_ranges(&page.buffer_offsets, &page.buffer_sizes, data_end)?;
-    if let Some(buffer) = buffers.iter().find(|b| b.position % BUFFER_ALIGNMENT != 0) {
+    // 2.0 files of old writers and embedded ones are aligned to 8 bytes or not at all.
+    let old = version == FileVersion::V2_0;
+    let misaligned = |b: &&BufferRange| !old && !b.position.is_multiple_of(BUFFER_ALIGNMENT);
+    if let Some(buffer) = buffers.iter().find(misaligned) {
         return Err(Error::corrupt(format!(
             "buffer at {}, which is no multiple of {BUFFER_ALIGNMENT}",
             buffer.position
         )));
     }
-    let layout = unwrap_any(page.encoding.as_ref(), message_name(PAGE_LAYOUT_URL))?;
+    let url = if old { ARRAY_ENCODING_URL } else { PAGE_LAYOUT_URL };
+    let layout = unwrap_any(page.encoding.as_ref(), message_name(url))?;
     Ok(PageInfo {
         number,
         first_row,
@@ -134,15 +143,17 @@ fn buffer_ranges(offsets: &[u64], sizes: &[u64], limit: u64) -> Result<Vec<Buffe
         .collect()
 }
 
-fn check_column_encoding(encoding: Option<&Encoding>) -> Result<()> {
+/// Whether the column is a blob column of 2.0; any other column holds plain values.
+fn check_column_encoding(encoding: Option<&Encoding>, version: FileVersion) -> Result<bool> {
     let bytes = unwrap_any(encoding, message_name(COLUMN_ENCODING_URL)).context(|| "column encoding")?;
     match ColumnEncoding::decode(bytes)
         .context(|| "column encoding")?
         .column_encoding
     {
-        Some(column_encoding::ColumnEncoding::Values(_)) => Ok(()),
+        Some(column_encoding::ColumnEncoding::Values(_)) => Ok(false),
+        Some(column_encoding::ColumnEncoding::Blob(_)) if version == FileVersion::V2_0 => Ok(true),
         other => Err(Error::unsupported(format!(
-            "column encoding {}: this reader knows only plain value columns in 2.1 and 2.2",
+            "column encoding {}: this reader knows only plain value columns, and blob columns in 2.0",
             match other {
                 Some(column_encoding::ColumnEncoding::ZoneIndex(_)) => "'zone_index'",
                 Some(column_encoding::ColumnEncoding::Blob(_)) => "'blob'",

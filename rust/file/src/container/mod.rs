@@ -17,13 +17,16 @@ mod writer;
 pub use column::{BufferRange, ColumnInfo, PageInfo};
 pub use footer::{FOOTER_LEN, Footer};
 pub use tail::FileTail;
-pub use writer::{ColumnPages, ContainerWriter, PageToWrite};
+pub use writer::{ColumnPages, ContainerWriter, EncodedPage, PageToWrite};
 
 /// Every page buffer and global buffer starts at a multiple of this.
 pub const BUFFER_ALIGNMENT: u64 = 64;
 
 /// What the page encodings of 2.1 and 2.2 are called in their `Any` envelope.
 pub const PAGE_LAYOUT_URL: &str = "/lance.encodings21.PageLayout";
+
+/// What the page encodings of 2.0 are called in their `Any` envelope.
+pub const ARRAY_ENCODING_URL: &str = "/lance.encodings.ArrayEncoding";
 
 /// What the column encoding of every 2.x version is called in its `Any` envelope.
 pub const COLUMN_ENCODING_URL: &str = "/lance.encodings.ColumnEncoding";

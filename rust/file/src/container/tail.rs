@@ -11,7 +11,7 @@ use super::footer::{FOOTER_LEN, Footer};
 use super::{BUFFER_ALIGNMENT, BufferRange, ColumnInfo};
 use crate::io::ReadAt;
 use crate::proto::lance::file::FileDescriptor;
-use crate::{Context, Error, Result};
+use crate::{Context, Error, FileVersion, Result};
 
 /// The first read of an open. Local files answer 4 KiB and 64 KiB in the same time; most files' metadata fits.
 const TAIL_READ: u64 = 64 * 1024;
@@ -139,7 +139,11 @@ impl FileTail {
                 footer.column_meta_start, footer.cmo_start
             )));
         };
-        ColumnInfo::decode(self.slice(position..end)?, footer.column_meta_start)
+        ColumnInfo::decode(
+            self.slice(position..end)?,
+            footer.column_meta_start,
+            footer.version,
+        )
     }
 
     fn slice(&self, range: Range<u64>) -> Result<Bytes> {
@@ -154,7 +158,7 @@ fn parse_global_buffers(bytes: &[u8], footer: &Footer, file_size: u64) -> Result
     for number in 0..footer.num_global_buffers {
         let buffer = BufferRange::new(cursor.u64()?, cursor.u64()?, file_size - FOOTER_LEN)
             .context(|| format!("global buffer {number}"))?;
-        if buffer.position % BUFFER_ALIGNMENT != 0 {
+        if footer.version != FileVersion::V2_0 && buffer.position % BUFFER_ALIGNMENT != 0 {
             return Err(Error::corrupt(format!(
                 "global buffer {number} at {}, which is no multiple of {BUFFER_ALIGNMENT}",
                 buffer.position

@@ -1,5 +1,6 @@
 //! Writing the container: buffers first, then descriptor, column metadata, tables and footer (format chapter 10, 15).
 
+use arrow_buffer::Buffer;
 use bytes::Bytes;
 use prost::Message;
 
@@ -30,14 +31,40 @@ pub struct PageToWrite {
     pub priority: u64,
 }
 
+/// An encoded page whatever its encoding message.
+#[derive(Debug, Clone)]
+pub struct EncodedPage {
+    /// Name of the encoding message: the type URL of its envelope.
+    pub type_url: &'static str,
+    /// The serialized encoding message.
+    pub encoding: Vec<u8>,
+    /// The buffers, in index order.
+    pub buffers: Vec<Buffer>,
+    /// Items at the column's own level.
+    pub length: u64,
+    /// First top-level row; 0 in version 2.0.
+    pub priority: u64,
+}
+
 /// The pages of one column that were written so far.
 #[derive(Debug, Default, Clone)]
-pub struct ColumnPages(Vec<Page>);
+pub struct ColumnPages {
+    pages: Vec<Page>,
+    is_blob: bool,
+}
 
 impl ColumnPages {
+    /// A blob column of version 2.0, whose pages hold positions and sizes.
+    pub fn blob() -> Self {
+        Self {
+            pages: Vec::new(),
+            is_blob: true,
+        }
+    }
+
     /// Whether no page was written yet.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.pages.is_empty()
     }
 }
 
@@ -75,6 +102,18 @@ impl ContainerWriter {
 
     /// Writes the buffers of a page and notes it for the column.
     pub fn write_page(&mut self, column: &mut ColumnPages, page: PageToWrite) -> Result<()> {
+        let page = EncodedPage {
+            type_url: PAGE_LAYOUT_URL,
+            encoding: page.layout.encode_to_vec(),
+            buffers: page.buffers.into_iter().map(Buffer::from).collect(),
+            length: page.length,
+            priority: page.priority,
+        };
+        self.write_encoded_page(column, &page)
+    }
+
+    /// Writes the buffers of a page of any version and notes it for the column.
+    pub fn write_encoded_page(&mut self, column: &mut ColumnPages, page: &EncodedPage) -> Result<()> {
         let mut buffer_offsets = Vec::with_capacity(page.buffers.len());
         let mut buffer_sizes = Vec::with_capacity(page.buffers.len());
         for buffer in &page.buffers {
@@ -82,15 +121,21 @@ impl ContainerWriter {
             buffer_sizes.push(buffer.len() as u64);
             self.write_padded(buffer)?;
         }
-        let encoding = direct_encoding(PAGE_LAYOUT_URL, page.layout.encode_to_vec());
-        column.0.push(Page {
+        column.pages.push(Page {
             buffer_offsets,
             buffer_sizes,
             length: page.length,
-            encoding: Some(encoding),
+            encoding: Some(direct_encoding(page.type_url, page.encoding.clone())),
             priority: page.priority,
         });
         Ok(())
+    }
+
+    /// Writes bytes that no page lists, such as a blob, and returns their position.
+    pub fn write_payload(&mut self, bytes: &[u8]) -> Result<u64> {
+        let position = self.position;
+        self.write_padded(bytes)?;
+        Ok(position)
     }
 
     /// Writes a user global buffer at once and returns its number, counted from 1.
@@ -166,11 +211,15 @@ impl ContainerWriter {
 }
 
 fn column_metadata(column: ColumnPages) -> ColumnMetadata {
-    // ColumnEncoding { values: Empty }, the same two bytes for every ordinary column.
-    let encoding = direct_encoding(COLUMN_ENCODING_URL, vec![0x0a, 0x00]);
+    // ColumnEncoding { values: Empty }, the same two bytes for every ordinary column; blob { inner: values } for a blob.
+    let value = match column.is_blob {
+        false => vec![0x0a, 0x00],
+        true => vec![0x1a, 0x04, 0x0a, 0x02, 0x0a, 0x00],
+    };
+    let encoding = direct_encoding(COLUMN_ENCODING_URL, value);
     ColumnMetadata {
         encoding: Some(encoding),
-        pages: column.0,
+        pages: column.pages,
         buffer_offsets: vec![],
         buffer_sizes: vec![],
     }

@@ -254,6 +254,19 @@ impl MiniBlockPage {
             .collect()
     }
 
+    /// About how many bytes the variable-width values of `rows` take: for reserving memory once.
+    pub fn value_bytes(&self, state: &MiniBlockState, rows: u64, parts: &[Bytes]) -> usize {
+        match &state.dictionary {
+            Some(dictionary) => dictionary
+                .mean_len()
+                .saturating_mul(usize::try_from(rows).unwrap_or(usize::MAX)),
+            None => {
+                let stored: usize = parts.iter().map(Bytes::len).sum();
+                stored.saturating_mul(self.values.expansion())
+            }
+        }
+    }
+
     /// Appends `rows`; `parts` are the bytes of [`Self::chunk_ranges`].
     pub fn decode(
         &self,

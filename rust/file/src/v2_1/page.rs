@@ -191,6 +191,17 @@ impl PageRead {
         format!("page {}", self.page.info.number)
     }
 
+    /// About how many bytes the variable-width values of the rows take.
+    pub fn value_bytes(&self) -> usize {
+        match &self.page.layout {
+            Layout::MiniBlock(page, state) => state.get().map_or(0, |state| {
+                page.value_bytes(state, ranges::count(&self.rows), &self.parts)
+            }),
+            Layout::FullZip(_) => self.parts.iter().map(Bytes::len).sum(),
+            Layout::Constant(..) => 0,
+        }
+    }
+
     /// Appends the rows.
     pub fn decode(&self, out: &mut ColumnSink) -> Result<()> {
         match &self.page.layout {

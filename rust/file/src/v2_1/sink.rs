@@ -95,6 +95,11 @@ pub struct ListLevel {
 /// Fixed-width values: collected, or shared with the bytes that were read.
 #[derive(Debug)]
 pub enum FixedData {
+    /// Nothing yet.
+    Empty {
+        /// Bytes that all rows will take, by the caller's count.
+        expected: usize,
+    },
     /// Collected from several places.
     Owned(MutableBuffer),
     /// A slice of the read buffer: nothing was copied.
@@ -121,7 +126,9 @@ impl Values {
             },
             ValueShape::Fixed { bits } => {
                 let width = *bits as usize / 8;
-                let data = FixedData::Owned(MutableBuffer::with_capacity(capacity(rows, width)));
+                let data = FixedData::Empty {
+                    expected: rows.saturating_mul(width),
+                };
                 Self::Fixed { width, data }
             }
             ValueShape::Variable { offset_bits: 32 } => {
@@ -161,6 +168,13 @@ impl Values {
                     items: Box::new(items),
                 }
             }
+        }
+    }
+
+    /// Makes room for about so many bytes of variable-width values.
+    pub fn reserve_bytes(&mut self, bytes: usize) {
+        if let Self::Variable { data, .. } = self {
+            data.reserve(bytes.min(MOST_RESERVED));
         }
     }
 
@@ -280,7 +294,7 @@ impl Values {
     }
 
     /// Appends full-zip cells without control words: fixed-width values, or booleans of one byte each. The bytes themselves are
-    /// kept when they are the first.
+    /// kept when they are all that is expected.
     pub fn push_cells(&mut self, bytes: &bytes::Bytes) -> Result<()> {
         match self {
             Self::Bits { bits, len } => {
@@ -289,7 +303,7 @@ impl Values {
                 }
                 Ok(())
             }
-            Self::Fixed { data, .. } if data.is_empty() && bytes.as_ptr().align_offset(64) == 0 => {
+            Self::Fixed { data, .. } if data.expects(bytes) => {
                 *data = FixedData::Shared(Buffer::from(bytes.clone()));
                 Ok(())
             }
@@ -363,13 +377,16 @@ impl Values {
 }
 
 impl FixedData {
-    fn is_empty(&self) -> bool {
-        self.as_slice().is_empty()
+    /// Whether these bytes are all there will be, and can stand in an Arrow array as they are.
+    fn expects(&self, bytes: &[u8]) -> bool {
+        matches!(self, Self::Empty { expected } if *expected == bytes.len())
+            && bytes.as_ptr().align_offset(64) == 0
     }
 
     /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
         match self {
+            Self::Empty { .. } => &[],
             Self::Owned(data) => data.as_slice(),
             Self::Shared(data) => data.as_slice(),
         }
@@ -377,26 +394,28 @@ impl FixedData {
 
     /// Buffer to append to; shared bytes are copied first.
     pub(super) fn owned(&mut self) -> &mut MutableBuffer {
-        let copy = match self {
+        let fresh = match self {
             Self::Owned(_) => None,
+            Self::Empty { expected } => Some(MutableBuffer::with_capacity(capacity(*expected, 1))),
             Self::Shared(shared) => {
                 let mut copy = MutableBuffer::with_capacity(shared.len() * 2);
                 copy.extend_from_slice(shared.as_slice());
                 Some(copy)
             }
         };
-        if let Some(copy) = copy {
-            *self = Self::Owned(copy);
+        if let Some(fresh) = fresh {
+            *self = Self::Owned(fresh);
         }
         match self {
             Self::Owned(data) => data,
-            Self::Shared(_) => unreachable!("replaced by an owned copy above"),
+            Self::Empty { .. } | Self::Shared(_) => unreachable!("replaced by an owned buffer above"),
         }
     }
 
     /// The Arrow buffer.
     pub fn into_buffer(self) -> Buffer {
         match self {
+            Self::Empty { .. } => MutableBuffer::new(0).into(),
             Self::Owned(data) => data.into(),
             Self::Shared(data) => data,
         }
@@ -507,8 +526,11 @@ impl Offsets {
 /// Memory to reserve for `n` items of `width` bytes. A count in a damaged file may be anything, so that more than this is
 /// only taken when the values are really there.
 fn capacity(n: usize, width: usize) -> usize {
-    n.saturating_mul(width).min(64 << 20)
+    n.saturating_mul(width).min(MOST_RESERVED)
 }
+
+/// Bytes to reserve at most on the word of a file.
+const MOST_RESERVED: usize = 64 << 20;
 
 /// Bytes of `n` copies of a value of `width` bytes; a page of a few bytes can ask for any number of them.
 pub(super) fn expansion(n: usize, width: usize) -> Result<usize> {

@@ -115,6 +115,17 @@ impl Structure {
 
     /// Notes slots of a path with lists by their checked levels; without definition levels all are valid.
     pub fn push_slots(&mut self, layers: &Layers, rep: &[u16], def: Option<&[u16]>) {
+        if let ([Node::Item(items), Node::List { offsets, validity }], [item, list]) =
+            (self.nodes.as_mut_slice(), layers.layers())
+        {
+            return push_list_of_leaves(
+                layers.max_visible(),
+                (items, item),
+                (offsets, validity, list),
+                rep,
+                def,
+            );
+        }
         let level = |i: usize| def.and_then(|d| d.get(i)).copied().unwrap_or_default();
         let mut slots: Vec<(u16, u16)> = rep.iter().enumerate().map(|(i, &r)| (r, level(i))).collect();
         let mut lists = 0;
@@ -165,6 +176,54 @@ impl Structure {
         };
         (values, self.nodes.into_iter().map(finish).collect())
     }
+}
+
+/// Notes slots of a list of leaves, the most frequent path with lists: one pass over each stream.
+fn push_list_of_leaves(
+    max_visible: u16,
+    (items, item): (&mut Validity, &Layer),
+    (offsets, lists, list): (&mut Vec<i64>, &mut Validity, &Layer),
+    rep: &[u16],
+    def: Option<&[u16]>,
+) {
+    let mut end = offsets.pop().unwrap_or_default();
+    match def {
+        None => {
+            for &rep in rep {
+                if rep != 0 {
+                    offsets.push(end);
+                }
+                end += 1;
+            }
+            lists.push_valid(rep.iter().filter(|&&rep| rep != 0).count());
+            items.push_valid(rep.len());
+        }
+        Some(def) => {
+            for (&rep, &def) in rep.iter().zip(def) {
+                if rep != 0 {
+                    offsets.push(end);
+                }
+                end += i64::from(def <= max_visible);
+            }
+            let starts = || {
+                rep.iter()
+                    .zip(def)
+                    .filter(|(rep, _)| **rep != 0)
+                    .map(|(_, def)| *def)
+            };
+            match list {
+                Layer::List { null: Some(null), .. } => starts().for_each(|def| lists.push(def != *null)),
+                _ => lists.push_valid(starts().count()),
+            }
+            let visible: Vec<u16> = def.iter().copied().filter(|&def| def <= max_visible).collect();
+            let null = match item {
+                Layer::Item { null } => *null,
+                Layer::List { .. } => None,
+            };
+            items.push_levels(&visible, null);
+        }
+    }
+    offsets.push(end);
 }
 
 /// Of the slots below a fixed-size list, every `size`-th stands for the list: the first such slot, and the step.

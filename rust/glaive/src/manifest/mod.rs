@@ -201,7 +201,7 @@ impl Manifest {
     /// The stored form, without the positions of sections.
     pub fn to_proto(&self) -> pb::Manifest {
         pb::Manifest {
-            fields: self.schema.to_proto(),
+            fields: stored_fields(&self.schema),
             fragments: self
                 .fragments
                 .iter()
@@ -286,4 +286,16 @@ fn timestamp(stored: Option<prost_types::Timestamp>) -> Result<DateTime<Utc>> {
         .ok()
         .and_then(|nanos| DateTime::from_timestamp(stored.seconds, nanos))
         .ok_or_else(|| Error::corrupt(format!("timestamp of {} s, {} ns", stored.seconds, stored.nanos)))
+}
+
+/// The fields of a table. Dictionary columns carry a dictionary message without content (format chapter 30, 3.4), which old readers ask
+/// for; in a data file they do not.
+fn stored_fields(schema: &Schema) -> Vec<glaive_file::proto::lance::file::Field> {
+    let mut fields = schema.to_proto();
+    for field in &mut fields {
+        if field.logical_type.starts_with("dict:") {
+            field.dictionary.get_or_insert_default();
+        }
+    }
+    fields
 }

@@ -84,6 +84,14 @@ impl MiniBlockCodec {
         }
     }
 
+    /// About how much longer decoded values are than stored ones.
+    pub fn expansion(&self) -> usize {
+        match self {
+            Self::Fsst(_) | Self::General(..) => 3,
+            _ => 1,
+        }
+    }
+
     /// Value buffers of a chunk.
     pub fn num_buffers(&self) -> usize {
         match self {
