@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random nested tables, both ways between glaive and pylance.
 
-`make soak` draws 2,000 tables instead of 100 (environment variable GLAIVE_NESTED_TABLES). A table is drawn from its
-number, so that a failure names all it takes to repeat it. pylance panics on or mistakes some of its own input: what
-it cannot read back from itself is no fault of glaive's. Such tables are counted, and there must be few.
+`make soak` draws 2,000 tables instead of 100 (environment variable GLAIVE_NESTED_TABLES). A table is drawn
+from its number, so that a failure names all it takes to repeat it. pylance panics on or mistakes some of its
+own input: what it cannot read back from itself is no fault of glaive's. Such tables are counted, and there
+must be few.
 """
 
 from __future__ import annotations

@@ -99,11 +99,14 @@ fn shape(array: &ArrayRef, keys: &[(&str, &str)], version: FileVersion) -> Strin
     }
 }
 
+/// Values, metadata keys without their prefix, and the layout and codecs they make.
+type Case<'a> = (ArrayRef, &'a [(&'a str, &'a str)], &'a str);
+
 #[test]
 fn keys_choose_codecs_and_layouts() {
     let v = FileVersion::V2_2;
     let no_dict = ("dict-divisor", "100000");
-    let cases: &[(ArrayRef, &[(&str, &str)], &str)] = &[
+    let cases: &[Case<'_>] = &[
         (ints(), &[], "rle"),
         (ints(), &[("compression", "none")], "flat"),
         (ints(), &[("rle-threshold", "0")], "bits"),

@@ -16,10 +16,7 @@ use crate::support::{open, options, write};
 
 /// A dictionary array.
 fn keyed<K: ArrowDictionaryKeyType>(keys: Vec<Option<usize>>, items: ArrayRef) -> ArrayRef {
-    let keys: PrimitiveArray<K> = keys
-        .into_iter()
-        .map(|key| key.map(|k| K::Native::usize_as(k)))
-        .collect();
+    let keys: PrimitiveArray<K> = keys.into_iter().map(|key| key.map(K::Native::usize_as)).collect();
     Arc::new(DictionaryArray::<K>::try_new(keys, items).unwrap())
 }
 

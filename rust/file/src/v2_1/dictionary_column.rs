@@ -57,7 +57,7 @@ impl DictionaryValues {
 
     /// The keys, the items, and the number of items.
     pub fn finish(self) -> (Buffer, Values, usize) {
-        let count = self.items.len();
+        let count = self.items.count();
         (self.keys.into(), self.items, count)
     }
 
@@ -78,7 +78,7 @@ impl DictionaryValues {
 
     /// Appends values that are stored without a dictionary.
     pub fn push_values(&mut self, values: &Values) -> Result<()> {
-        for index in 0..values.len() {
+        for index in 0..values.count() {
             let key = self.number_of(values.value(index).unwrap_or_default())?;
             self.push_key(key);
         }
@@ -87,7 +87,7 @@ impl DictionaryValues {
 
     /// Takes over the items of a page, as far as the keys reach.
     pub fn map(&mut self, page: &Dictionary) -> Result<Mapping> {
-        let (known, new) = (self.items.len(), page.len());
+        let (known, new) = (self.items.count(), page.len());
         let all_fit = (known + new) as u64 <= self.max_items;
         if known == 0 && all_fit {
             for index in 0..new {
@@ -153,7 +153,7 @@ impl DictionaryValues {
         if let Some(known) = numbers.find(hasher.hash_one(item), same) {
             return Ok(*known);
         }
-        let number = items.len() as u64;
+        let number = items.count() as u64;
         if number >= self.max_items {
             return Err(Error::unsupported(format!(
                 "more than {number} distinct values in one batch of a dictionary column with keys of {} bits: read fewer \
@@ -177,8 +177,8 @@ pub fn max_items(key_bits: u32, signed: bool) -> u64 {
 
 fn number_all(items: &Values, hasher: &RandomState) -> HashTable<u64> {
     let hash = |number: &u64| hasher.hash_one(items.value(*number as usize).unwrap_or_default());
-    let mut numbers = HashTable::with_capacity(items.len());
-    for number in 0..items.len() as u64 {
+    let mut numbers = HashTable::with_capacity(items.count());
+    for number in 0..items.count() as u64 {
         let item = items.value(number as usize);
         let same = |known: &u64| items.value(*known as usize) == item;
         if numbers.find(hash(&number), same).is_none() {

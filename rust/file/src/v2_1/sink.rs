@@ -321,7 +321,7 @@ impl Values {
     }
 
     /// Number of values of a fixed-width or variable-width column.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         match self {
             Self::Bits { len, .. } => *len,
             Self::Fixed { width, data } => data.as_slice().len() / width,

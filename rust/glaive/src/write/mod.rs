@@ -56,6 +56,9 @@ pub trait WriteProgress: Send + Sync {
     fn complete(&self, fragment: &Fragment) -> Result<()>;
 }
 
+/// Hears of what a write does otherwise than asked.
+pub type WarningListener = dyn Fn(&str) + Send + Sync;
+
 /// How to write.
 #[derive(Clone)]
 pub struct WriteParams {
@@ -80,7 +83,7 @@ pub struct WriteParams {
     /// Hears of every file.
     pub progress: Option<Arc<dyn WriteProgress>>,
     /// Hears once of each metadata value of a field that could not be used.
-    pub on_warning: Option<Arc<dyn Fn(&str) + Send + Sync>>,
+    pub on_warning: Option<Arc<WarningListener>>,
 }
 
 impl Default for WriteParams {
