@@ -50,11 +50,11 @@ impl DictionaryPage {
         let rows: usize = parts.iter().map(|p| p.keys.len()).sum();
         let mut keys = Vec::with_capacity(rows * width);
         for (part, numbers) in parts.iter().zip(numbers) {
-            for &key in &part.keys {
-                let number = numbers
-                    .as_ref()
-                    .map_or(key, |n| n.get(key).copied().unwrap_or_default());
-                keys.extend((number as u64).to_le_bytes().into_iter().take(width));
+            match width {
+                1 => push_keys::<1>(&part.keys, numbers.as_deref(), &mut keys),
+                2 => push_keys::<2>(&part.keys, numbers.as_deref(), &mut keys),
+                4 => push_keys::<4>(&part.keys, numbers.as_deref(), &mut keys),
+                _ => push_keys::<8>(&part.keys, numbers.as_deref(), &mut keys),
             }
         }
         if let Some(levels) = levels {
@@ -74,6 +74,16 @@ impl DictionaryPage {
         let items: Items = dictionary::encode_values(&self.items, self.count, options)?;
         let indices = fixed::plan(self.width, &self.keys, options).encode(&self.keys)?;
         Ok(chunks::mini_block(indices, Some(items), levels, options.version))
+    }
+}
+
+/// Appends keys of `W` bytes, which `numbers` may replace.
+fn push_keys<const W: usize>(keys: &[usize], numbers: Option<&[usize]>, out: &mut Vec<u8>) {
+    for &key in keys {
+        let number = numbers.map_or(key, |n| n.get(key).copied().unwrap_or_default());
+        if let Some(bytes) = (number as u64).to_le_bytes().first_chunk::<W>() {
+            out.extend_from_slice(bytes);
+        }
     }
 }
 
