@@ -24,6 +24,8 @@ import glaive.file
 
 TABLES = int(os.environ.get("GLAIVE_NESTED_TABLES", "100"))
 GROUPS = 10
+# Tables that once failed: lists below a list below a struct whose pages differ in their nulls.
+REGRESSIONS = (123, 237, 766, 1286, 1314, 1605)
 DEPTH = 4
 ROWS = (1, 3, 50, 1023, 1025, 2500)
 # What one table may hold at most, so that no draw takes minutes.
@@ -204,6 +206,12 @@ def check(seed: int, path: Path) -> tuple[list[str], int]:
         f"{place}: glaive reading pylance: {what}" for what in differences(glaive.file, path, table, rows)
     ]
     return wrong, skipped
+
+
+@pytest.mark.foreign_panics
+@pytest.mark.parametrize("seed", REGRESSIONS)
+def test_tables_that_once_failed(seed: int, tmp_path: Path) -> None:
+    assert check(seed, tmp_path / "t.lance")[0] == []
 
 
 @pytest.mark.foreign_panics

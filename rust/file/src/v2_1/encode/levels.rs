@@ -196,15 +196,13 @@ fn seen_at(shredded: &Shredded, nodes: &[NodeKind]) -> Vec<Seen> {
     seen
 }
 
-/// A list right below a nullable struct must be able to be null or empty (format chapter 21, 3.1).
+/// A list below a nullable struct must be able to be null or empty, whatever lists lie between: pylance counts the nulls of the
+/// struct wrongly otherwise (format chapter 21, 3.1).
 fn allow_hidden_lists(seen: &mut [Seen], nodes: &[NodeKind]) {
     let mut below_nullable = false;
     for (node, seen) in nodes.iter().zip(seen) {
         match node {
-            NodeKind::List => {
-                seen.null |= below_nullable && !seen.empty;
-                below_nullable = false;
-            }
+            NodeKind::List => seen.null |= below_nullable && !seen.empty,
             _ => below_nullable |= seen.null,
         }
     }
