@@ -29,6 +29,7 @@ help:
 	@echo 'make lint    cargo fmt, clippy, ruff, mypy'
 	@echo 'make wheel   the release wheel in dist/, tried in an empty environment'
 	@echo 'make bench   cargo bench'
+	@echo 'make bench-compare   glaive, pylance, Parquet and Vortex on the same data; ARGS="--only scan-text" picks'
 	@echo 'make clean   remove everything that was built'
 
 .PHONY: demo
@@ -57,6 +58,11 @@ wheel: dist/.wheel
 .PHONY: bench
 bench: cargo-found
 	$(CARGO) bench
+
+# The release wheel is what users get, so it is what is compared. Data stay in target/bench-data.
+.PHONY: bench-compare
+bench-compare: $(VENV)/.bench-deps $(VENV)/.wheel-installed
+	@$(BIN)/python benches/compare --json target/bench-data/result.json $(ARGS)
 
 .PHONY: clean
 clean:
@@ -87,6 +93,10 @@ $(VENV)/.maturin: $(VENV)/.created
 
 $(VENV)/.demo-deps: pyproject.toml $(VENV)/.created
 	$(call extras,demo)
+	@touch $@
+
+$(VENV)/.bench-deps: pyproject.toml $(VENV)/.created
+	$(call extras,bench)
 	@touch $@
 
 $(VENV)/.dev-deps: pyproject.toml $(VENV)/.created
