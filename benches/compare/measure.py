@@ -5,6 +5,9 @@ All engines run in this process, one after the other in each repetition, in an o
 repetition is a warm-up: it fills the page cache, and its result is compared with the source, value by value.
 In the others only the number of rows is checked. Freeing results, removing old files and having the kernel
 write dirty pages are outside the clock.
+
+Beside the time that passes, the time of the processors is counted: it says less about what a user waits for,
+but other work on the machine hardly moves it.
 """
 
 from __future__ import annotations
@@ -26,11 +29,19 @@ from tasks import OpenWide, Scan, Take, Task, Write
 
 
 @dataclass(frozen=True)
+class Elapsed:
+    """Seconds that passed, and seconds of all cores together, in the program and in the kernel."""
+
+    wall: float
+    cpu: float
+
+
+@dataclass(frozen=True)
 class Outcome:
-    """Seconds of every timed repetition of a task, by engine."""
+    """Every timed repetition of a task, by engine."""
 
     task: Task
-    seconds: dict[str, list[float]]
+    times: dict[str, list[Elapsed]]
 
 
 @dataclass(frozen=True)
@@ -75,17 +86,17 @@ class Bench:
         )
 
     def _measure(self, task: Task) -> Outcome:
-        seconds: dict[str, list[float]] = {engine.name: [] for engine in self._engines}
+        times: dict[str, list[Elapsed]] = {engine.name: [] for engine in self._engines}
         for repetition in range(self._repeat + 1):
             for engine in rotated(self._engines, repetition):
                 elapsed = self._once(task, engine, repetition)
                 if repetition > 0:
-                    seconds[engine.name].append(elapsed)
+                    times[engine.name].append(elapsed)
         print(f"{task.title}: done", file=sys.stderr)
-        return Outcome(task, seconds)
+        return Outcome(task, times)
 
-    def _once(self, task: Task, engine: Engine, repetition: int) -> float:
-        """Runs a task once, checks what came back, and returns the seconds."""
+    def _once(self, task: Task, engine: Engine, repetition: int) -> Elapsed:
+        """Runs a task once, checks what came back, and returns the time."""
         if isinstance(task, Write):
             elapsed = self._write(engine)
             if repetition == 0:
@@ -116,8 +127,8 @@ class Bench:
                 return lambda: engine.take(handle, rows, names), expected
         raise TypeError(f"{task.name}: unknown kind of task")
 
-    def _write(self, engine: Engine) -> float:
-        """Writes the dataset anew and returns the seconds."""
+    def _write(self, engine: Engine) -> Elapsed:
+        """Writes the dataset anew and returns the time."""
         path = self._path(engine)
         self._handles.pop(engine.name, None)
         remove(path)
@@ -140,12 +151,12 @@ def rotated(engines: list[Engine], by: int) -> list[Engine]:
     return engines[first:] + engines[:first]
 
 
-def timed(call: Callable[[], Any]) -> tuple[Any, float]:
-    """The result of `call` and the seconds it took."""
+def timed(call: Callable[[], Any]) -> tuple[Any, Elapsed]:
+    """The result of `call` and the time it took."""
     gc.collect()
-    start = time.perf_counter()
+    start, cpu = time.perf_counter(), time.process_time()
     result = call()
-    return result, time.perf_counter() - start
+    return result, Elapsed(time.perf_counter() - start, time.process_time() - cpu)
 
 
 def settle(path: Path) -> None:

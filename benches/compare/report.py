@@ -56,9 +56,14 @@ def cpu_model() -> str:
 # --- Figures
 
 
-def milliseconds(outcome: Outcome) -> dict[str, float]:
-    """The median of the repetitions by engine."""
-    return {engine: median(seconds) * 1000 for engine, seconds in outcome.seconds.items()}
+def wall(outcome: Outcome) -> dict[str, float]:
+    """The median of the seconds that passed, by engine."""
+    return {engine: median(time.wall for time in times) for engine, times in outcome.times.items()}
+
+
+def cpu(outcome: Outcome) -> dict[str, float]:
+    """The median of the seconds of the processors, by engine."""
+    return {engine: median(time.cpu for time in times) for engine, times in outcome.times.items()}
 
 
 def ratio(figures: dict[str, Any], engine: str) -> float | None:
@@ -86,6 +91,8 @@ def text(result: Result) -> str:
         heading(facts),
         f"milliseconds, median of {facts['repetitions']}; ratios to {BASE}",
         grid(times_rows(result, engines)),
+        "milliseconds of all cores together",
+        grid(cpu_rows(result, engines)),
         "bytes on disk",
         grid(sizes_rows(result, engines)),
     ]
@@ -114,12 +121,22 @@ def times_rows(result: Result, engines: list[str]) -> list[list[str]]:
 
 def times_row(outcome: Outcome, engines: list[str]) -> list[str]:
     """One task: the medians, the ratio beside the aim, and the ratio of Vortex beside what it was before."""
-    figures, task = milliseconds(outcome), outcome.task
+    figures, task = wall(outcome), outcome.task
     ours = ratio(figures, SUBJECT)
     verdict = "" if ours is None else "met" if ours <= task.aim else "missed"
-    times = [f"{figures[engine]:.2f}" for engine in engines]
+    times = [f"{figures[engine] * 1000:.2f}" for engine in engines]
     aims = [shown(ours), shown(task.aim), verdict, shown(ratio(figures, "vortex")), shown(task.vortex)]
     return [task.title, *times, *aims]
+
+
+def cpu_rows(result: Result, engines: list[str]) -> list[list[str]]:
+    """A line per task."""
+    rows = [["task", *engines, f"{SUBJECT} ratio", "vortex ratio"]]
+    for outcome in result.outcomes:
+        figures = cpu(outcome)
+        ratios = [shown(ratio(figures, SUBJECT)), shown(ratio(figures, "vortex"))]
+        rows.append([outcome.task.title, *(f"{figures[engine] * 1000:.2f}" for engine in engines), *ratios])
+    return rows
 
 
 def sizes_rows(result: Result, engines: list[str]) -> list[list[str]]:
@@ -174,14 +191,16 @@ def as_json(result: Result) -> dict[str, Any]:
 
 def task_json(outcome: Outcome) -> dict[str, Any]:
     """One task."""
-    task, figures = outcome.task, milliseconds(outcome)
+    task, figures = outcome.task, wall(outcome)
     return {
         "name": task.name,
         "title": task.title,
         "aim": task.aim,
         "ratio": {engine: ratio(figures, engine) for engine in figures},
-        "median_seconds": {engine: value / 1000 for engine, value in figures.items()},
-        "seconds": outcome.seconds,
+        "median_seconds": figures,
+        "median_cpu_seconds": cpu(outcome),
+        "seconds": {engine: [time.wall for time in times] for engine, times in outcome.times.items()},
+        "cpu_seconds": {engine: [time.cpu for time in times] for engine, times in outcome.times.items()},
     }
 
 
