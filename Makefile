@@ -15,7 +15,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-RUST_SOURCES := $(shell find rust python/src protos benches -type f 2>/dev/null) \
+RUST_SOURCES := $(shell find rust python/src protos benches -type f -not -name '*.py' -not -name '*.pyc' 2>/dev/null) \
 	Cargo.toml Cargo.lock python/Cargo.toml pyproject.toml
 PYTHON_SOURCES := $(shell find python/glaive -name '*.py' -o -name '*.pyi' -o -name py.typed 2>/dev/null)
 
