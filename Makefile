@@ -26,6 +26,7 @@ extras = $(BIN)/python .ci/extras.py $(1) | $(BIN)/pip install --quiet --require
 help:
 	@echo 'make demo    build the wheel, write and read the flights of 2013 as Lance tables in demo-data/'
 	@echo 'make test    build what is missing, cargo test, pytest'
+	@echo 'make soak    2,000 random nested tables, both ways with pylance'
 	@echo 'make lint    cargo fmt, clippy, ruff, mypy'
 	@echo 'make wheel   the release wheel in dist/, tried in an empty environment'
 	@echo 'make bench   cargo bench'
@@ -41,6 +42,10 @@ demo: $(VENV)/.demo-deps $(VENV)/.wheel-installed
 test: $(VENV)/.installed $(VENV)/.dev-deps
 	$(CARGO) test --workspace
 	$(BIN)/python -m pytest -n 2
+
+.PHONY: soak
+soak: $(VENV)/.installed $(VENV)/.dev-deps
+	GLAIVE_NESTED_TABLES=2000 $(BIN)/python -m pytest -n 2 tests/test_nested.py
 
 .PHONY: lint
 lint: cargo-found $(VENV)/.dev-deps

@@ -82,12 +82,27 @@ def with_nulls(array: pa.Array, mask: np.ndarray) -> pa.Array:
         return array
     if isinstance(array, pa.ExtensionArray):
         return pa.ExtensionArray.from_storage(array.type, with_nulls(array.storage, mask))
+    if pa.types.is_dictionary(array.type):
+        return pa.DictionaryArray.from_arrays(with_nulls(array.indices, mask), array.dictionary)
+    if pa.types.is_fixed_size_list(array.type):
+        values, size = array.values, array.type.list_size
+        return pa.FixedSizeListArray.from_arrays(values, size, mask=pa.array(mask))
+    if pa.types.is_list(array.type) or pa.types.is_large_list(array.type) or pa.types.is_map(array.type):
+        bitmap = pa.array(~mask).buffers()[1]
+        children = [array.values] if not pa.types.is_map(array.type) else [_entries(array)]
+        buffers = [bitmap, array.buffers()[1]]
+        return pa.Array.from_buffers(array.type, len(array), buffers, children=children)
     if pa.types.is_struct(array.type):
         children = [array.field(i) for i in range(array.type.num_fields)]
         return pa.StructArray.from_arrays(children, fields=list(array.type), mask=pa.array(mask))
     bitmap = pa.array(~mask).buffers()[1]
     assert array.offset == 0
     return pa.Array.from_buffers(array.type, len(array), [bitmap, *array.buffers()[1:]])
+
+
+def _entries(array: pa.MapArray) -> pa.StructArray:
+    names = [array.type.key_field, array.type.item_field]
+    return pa.StructArray.from_arrays([array.keys, array.items], fields=names)
 
 
 # --- Types
@@ -252,6 +267,103 @@ def nested_structs(rows: int) -> pa.Array:
     return pa.StructArray.from_arrays([inner, flag], ["inner", "flag"])
 
 
+# --- Nested types
+
+
+def lists(
+    items: Make, lengths: Callable[[np.random.Generator, int], np.ndarray], large: bool = False
+) -> Make:
+    def make(rows: int) -> pa.Array:
+        sizes = lengths(rng(rows + 7), rows)
+        offsets = np.concatenate([[0], np.cumsum(sizes)])
+        kind = pa.LargeListArray if large else pa.ListArray
+        width = pa.int64() if large else pa.int32()
+        return kind.from_arrays(pa.array(offsets, width), items(int(offsets[-1])))
+
+    return make
+
+
+def some_items(random: np.random.Generator, rows: int) -> np.ndarray:
+    return random.choice([0, 0, 1, 1, 2, 3], rows)
+
+
+def rare_items(random: np.random.Generator, rows: int) -> np.ndarray:
+    """Mostly empty lists, some of them longer than a chunk."""
+    sizes = np.where(random.random(rows) < 0.01, 40, 0)
+    sizes[rows // 2 : rows // 2 + 1] = 5000
+    return sizes
+
+
+def vectors(items: Make, size: int) -> Make:
+    return lambda rows: pa.FixedSizeListArray.from_arrays(items(rows * size), size)
+
+
+def with_holes(make: Make, share: float = 0.2) -> Make:
+    return lambda rows: with_nulls(make(rows), rng(8).random(rows) < share)
+
+
+def fields(**makes: Make) -> Make:
+    return lambda rows: pa.StructArray.from_arrays([make(rows) for make in makes.values()], list(makes))
+
+
+def maps(rows: int) -> pa.Array:
+    entries = lists(with_holes(integers(pa.int32(), "small")), some_items)(rows)
+    keys = pa.array([f"key {i}" for i in range(len(entries.values))], pa.string())
+    return pa.MapArray.from_arrays(entries.offsets, keys, entries.values)
+
+
+def dictionaries(index: pa.DataType, items: pa.Array) -> Make:
+    def make(rows: int) -> pa.Array:
+        keys = rng(len(items)).integers(0, len(items), rows)
+        return pa.DictionaryArray.from_arrays(pa.array(keys, index), items)
+
+    return make
+
+
+@cache
+def nested_columns(version: str) -> dict[str, Make]:
+    """Name -> maker for lists, maps, dictionaries and packed structs."""
+    ints, texts_, floats_ = (
+        integers(pa.int32(), "small"),
+        texts(pa.string(), "short"),
+        floats(pa.float32(), "close"),
+    )
+    names = pa.array([f"name {i}" for i in range(100)])
+    out = {
+        "list": lists(with_holes(ints), some_items),
+        "list rare": lists(ints, rare_items),
+        "list of strings": lists(with_holes(texts_), some_items),
+        "large_list": lists(with_holes(ints), some_items, large=True),
+        "list of list": lists(with_holes(lists(ints, some_items)), some_items),
+        "list of struct": lists(with_holes(fields(a=with_holes(ints), b=texts_)), some_items),
+        "struct of list": fields(l=with_holes(lists(with_holes(ints), some_items)), x=ints),
+        "list of vectors": lists(with_holes(vectors(with_holes(floats_), 4)), some_items),
+        "vectors": vectors(floats_, 4),
+        "vectors with holes": vectors(with_holes(floats_), 4),
+        "wide vectors": vectors(floats_, 80),
+        "dictionary int8": dictionaries(pa.int8(), names),
+        "dictionary uint8": dictionaries(pa.uint8(), names.cast(pa.large_binary())),
+        "dictionary int16": dictionaries(pa.int16(), pa.array(range(1000), pa.int64())),
+        "dictionary int32": dictionaries(pa.int32(), pa.array([0.5, -1.0, 2.0])),
+        "dictionary with nulls": dictionaries(pa.uint64(), pa.array(["a", None, "", "b"])),
+        "list of dictionary": lists(dictionaries(pa.int8(), names), some_items),
+        "packed": fields(a=ints, b=integers(pa.int64(), "full"), c=floats_),
+    }
+    if version != "2.1":
+        out |= {
+            "map": maps,
+            "packed strings": fields(
+                a=texts(pa.string(), "text"), b=ints, c=texts(pa.large_binary(), "short")
+            ),
+        }
+    return out
+
+
+def field_metadata(name: str) -> dict[str, str] | None:
+    """What the field of a column must say."""
+    return {"lance-encoding:packed": "true"} if name.startswith("packed") else None
+
+
 @cache
 def columns() -> dict[str, Make]:
     """Name -> maker for every type and distribution of the matrix."""
@@ -301,6 +413,11 @@ def comparable(array: pa.Array | pa.ChunkedArray) -> pa.Array:
         return array.cast(pa.string())
     if kind == pa.binary_view():
         return array.cast(pa.binary())
+    if pa.types.is_dictionary(kind):
+        # Keys and unused items may differ.
+        return array.cast(kind.value_type)
+    if pa.types.is_list(kind) and pa.types.is_dictionary(kind.value_type):
+        return array.cast(pa.list_(kind.value_type.value_type))
     if pa.types.is_struct(kind) and kind.num_fields:
         names = [field.name for field in kind]
         children = [comparable(child) for child in array.flatten()]
@@ -315,8 +432,9 @@ def differences(got: pa.Table, expected: pa.Table) -> list[str]:
     out = []
     for name in expected.column_names:
         left, right = comparable(got.column(name)), comparable(expected.column(name))
-        if left.type != right.type:
-            out.append(f"{name}: type {left.type} instead of {right.type}")
+        types = got.schema.field(name).type, expected.schema.field(name).type
+        if left.type != right.type or pa.types.is_dictionary(types[0]) != pa.types.is_dictionary(types[1]):
+            out.append(f"{name}: type {types[0]} instead of {types[1]}")
         elif not left.equals(right):
             out.append(f"{name}: {_first_difference(left, right)}")
     return out

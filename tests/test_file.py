@@ -124,3 +124,66 @@ def test_an_exception_abandons_the_file(table: pa.Table, path: str) -> None:
         write()
     with pytest.raises(OSError, match=r"f\.lance"):
         glaive.file.LanceFileReader(path)
+
+
+@pytest.mark.parametrize("key", ["rle-threshold", "bss", "dict-divisor", "minichunk-size"])
+def test_metadata_that_cannot_be_used(key: str, path: str, tmp_path: Path) -> None:
+    field = pa.field("a", pa.int64(), metadata={f"lance-encoding:{key}": "nonsense"})
+    data = pa.table([pa.array(range(10))], schema=pa.schema([field]))
+    text = f"field 'a': metadata key 'lance-encoding:{key}' has the value 'nonsense'"
+    with pytest.warns(UserWarning, match=text) as caught:
+        glaive.write_dataset(data, tmp_path / "t.lance")
+    assert [w.filename for w in caught if w.category is UserWarning] == [__file__]
+    writer = glaive.file.LanceFileWriter(path)
+    with pytest.warns(UserWarning, match=text) as caught:
+        writer.write_batch(data)
+    assert [w.filename for w in caught if w.category is UserWarning] == [__file__]
+    writer.write_batch(data)
+    writer.close()
+    assert lance.file.LanceFileReader(path).num_rows() == 20
+
+
+def test_unknown_compression(path: str) -> None:
+    field = pa.field("a", pa.int64(), metadata={"lance-encoding:compression": "brotli"})
+    with pytest.raises(ValueError, match="brotli"):
+        glaive.file.LanceFileWriter(path, pa.schema([field]))
+
+
+KEYS = [
+    {"compression": "none"},
+    {"compression": "zstd", "compression-level": "7", "bss": "on"},
+    {"compression": "lz4", "bss": "off"},
+    {"compression": "fsst", "dict-divisor": "100000"},
+    {"structural-encoding": "fullzip", "compression": "zstd"},
+    {"structural-encoding": "fullzip", "dict-divisor": "100000"},
+    {"structural-encoding": "miniblock", "dict-values-compression": "none"},
+    {"minichunk-size": "0", "rle-threshold": "0"},
+    {"dict-values-compression": "zstd", "dict-values-compression-level": "5", "dict-size-ratio": "1"},
+]
+
+
+@pytest.mark.parametrize("writer", ENGINES)
+@pytest.mark.parametrize("keys", KEYS, ids=str)
+def test_metadata_keys_both_ways(keys: dict[str, str], writer: str, version: str, path: str) -> None:
+    rows = 2500
+    arrays = {
+        "ints": pa.array([i // 2 % 1000 * 70001 for i in range(rows)], pa.int32()),
+        "floats": pa.array([1000 + i % 1000 / 7 for i in range(rows)]),
+        "bools": pa.array([i % 3 == 0 for i in range(rows)]),
+        "few": pa.array([f"the value number {i % 20}" for i in range(rows)]),
+        "text": pa.array([None if i % 11 == 0 else f"text that repeats itself, {i}" for i in range(rows)]),
+        "wide": pa.array([str(i) + "w" * 400 for i in range(rows)]),
+        "huge": pa.array([str(i % 20) + "w" * 40_000 if i < 40 else "" for i in range(rows)]),
+        "list": pa.array([[i, i + 1] for i in range(rows)]),
+        "vector": pa.array([[i, i + 1, 0.5] for i in range(rows)], pa.list_(pa.float32(), 3)),
+        "keyed": pa.array([f"{i % 90}" for i in range(rows)]).dictionary_encode(),
+    }
+    metadata = {f"lance-encoding:{key}": value for key, value in keys.items()}
+    schema = pa.schema([pa.field(name, array.type, metadata=metadata) for name, array in arrays.items()])
+    data = pa.table(list(arrays.values()), schema=schema)
+    with ENGINES[writer].LanceFileWriter(path, schema, version=version) as out:
+        out.write_batch(data)
+    for reader in ENGINES.values():
+        file = reader.LanceFileReader(path)
+        assert file.read_all().to_table().to_pylist() == data.to_pylist()
+        assert file.take_rows([7, 2499]).to_table().to_pylist() == data.take([7, 2499]).to_pylist()

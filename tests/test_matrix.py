@@ -16,15 +16,22 @@ import pyarrow as pa
 import pytest
 
 import glaive
-from columns import NULL_PATTERNS, column, columns, differences
+from columns import NULL_PATTERNS, column, columns, differences, field_metadata, nested_columns
 
 ROWS = (0, 1, 1023, 1024, 1025, 100_000)
 VERSIONS = ("2.1", "2.2")
 
 
-def wide_table(rows: int, pattern: str) -> pa.Table:
-    arrays = {name: column(make, rows, pattern) for name, make in columns().items()}
-    return pa.table(arrays)
+# What one column of nested values holds grows with the rows, and so does the time to compare it.
+NESTED_ROWS = 10_000
+
+
+def wide_table(rows: int, pattern: str, version: str) -> pa.Table:
+    with_nested = rows <= NESTED_ROWS or pattern == "random 10 %"
+    makes = columns() | (nested_columns(version) if with_nested else {})
+    arrays = {name: column(make, rows, pattern) for name, make in makes.items()}
+    fields = [pa.field(name, array.type, metadata=field_metadata(name)) for name, array in arrays.items()]
+    return pa.table(list(arrays.values()), pa.schema(fields))
 
 
 def write(engine: Any, table: pa.Table, uri: Path, version: str) -> None:
@@ -86,7 +93,7 @@ def check_reads(table: pa.Table, ds: Any) -> None:
 @pytest.mark.parametrize("pattern", NULL_PATTERNS)
 @pytest.mark.parametrize("rows", ROWS)
 def test_matrix(rows: int, pattern: str, version: str, tmp_path: Path) -> None:
-    table = wide_table(rows, pattern)
+    table = wide_table(rows, pattern, version)
     write(glaive, table, tmp_path / "glaive.lance", version)
     write(lance, table, tmp_path / "lance.lance", version)
     check_reads(table, lance.dataset(str(tmp_path / "glaive.lance")))

@@ -1,7 +1,7 @@
 //! `_glaive.Dataset`.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use arrow_array::RecordBatchReader;
 use glaive::manifest::{DataFile, DeletionFile, DeletionFileType, Fragment};
@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use crate::arrow;
-use crate::errors::{During, located, raise, run_at, to_py};
+use crate::errors::{During, located, raise, run_at, to_py, warn};
 use crate::scan::Scan;
 
 /// One version of a dataset.
@@ -59,7 +59,9 @@ impl PyDataset {
             Destination::Uri(uri) => uri.clone(),
             Destination::Dataset(dataset) => dataset.get().0.uri().to_owned(),
         };
-        run_at(py, &place, During::Write, || {
+        let warnings = Arc::new(Mutex::new(Vec::new()));
+        let sink = warnings.clone();
+        let written = run_at(py, &place, During::Write, || {
             let params = WriteParams {
                 mode: mode.parse()?,
                 max_rows_per_file,
@@ -69,14 +71,21 @@ impl PyDataset {
                 transaction_properties,
                 data_cache_bytes,
                 progress: progress.map(|object| Arc::new(Progress(object)) as Arc<dyn WriteProgress>),
+                on_warning: Some(Arc::new(move |text| {
+                    let mut texts = sink.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                    texts.push(text.to_owned());
+                })),
                 ..WriteParams::default()
             };
             match &destination {
                 Destination::Uri(uri) => Dataset::write(uri.as_str(), stream, &params),
                 Destination::Dataset(dataset) => Dataset::write(&dataset.get().0, stream, &params),
             }
-        })
-        .map(Self)
+        })?;
+        // Python frames: `write_dataset`, then its caller.
+        let texts = warnings.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        warn(py, &texts, 2)?;
+        Ok(Self(written))
     }
 
     #[getter]

@@ -1,5 +1,7 @@
 //! The one place that maps errors of the engine to the classes of `glaive.errors`.
 
+use std::ffi::CString;
+
 use arrow_schema::ArrowError;
 use glaive_file::{Error, ErrorKind, Result};
 use pyo3::prelude::*;
@@ -15,6 +17,16 @@ pub enum During {
     Write,
     /// Everything else.
     Other,
+}
+
+/// Issues each text as a `UserWarning` of the Python frame so many levels up.
+pub fn warn(py: Python<'_>, texts: &[String], stack_level: i32) -> PyResult<()> {
+    let category = py.get_type::<pyo3::exceptions::PyUserWarning>();
+    for text in texts {
+        let text = CString::new(text.replace('\0', " "))?;
+        PyErr::warn(py, &category, &text, stack_level)?;
+    }
+    Ok(())
 }
 
 /// Runs work of the engine without holding the interpreter; an error names `place`.

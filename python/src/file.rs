@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::arrow;
-use crate::errors::{During, raise, run_at, to_py};
+use crate::errors::{During, raise, run_at, to_py, warn};
 use crate::scan::Scan;
 
 /// Bytes, by estimate, that one read covers; it is cut into batches without a copy.
@@ -290,6 +290,8 @@ impl PyFileWriter {
                 options,
             )
         })?;
+        // Python frames: `_open`, `write_batch` or `__init__`, then its caller.
+        warn(py, writer.warnings(), 3)?;
         Ok(Self {
             path: path.to_owned(),
             writer: Mutex::new(Some(writer)),

@@ -16,7 +16,7 @@ use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType, FieldRef};
 
 use crate::schema::Field;
-use crate::v2_1::{ColumnSink, FinishedNode, ListLevel, Offsets, Values};
+use crate::v2_1::{ColumnSink, DictionaryValues, FinishedNode, ListLevel, Offsets, Values};
 use crate::{Context, Error, Result};
 
 /// Builds the array of `field` from the next leaf arrays, which come in the order of the field's leaves. A field without
@@ -52,7 +52,7 @@ pub enum Built {
 }
 
 fn build(field: &Field, leaves: &mut impl Iterator<Item = Built>) -> Result<Built> {
-    if field.children.is_empty() {
+    if field.is_column_leaf() {
         return leaves.next().ok_or_else(|| Error::corrupt("a column is missing"));
     }
     let children = field
@@ -238,6 +238,9 @@ fn leaf_array(
 ) -> Result<ArrayRef> {
     let buffers = match values {
         Values::Null => return Ok(Arc::new(NullArray::new(len))),
+        Values::EmptyStruct => return Ok(Arc::new(StructArray::new_empty_fields(len, nulls))),
+        Values::Packed(children) => return packed_array(data_type, len, children, nulls),
+        Values::Dictionary(keyed) => return dictionary_array(data_type, len, *keyed, nulls),
         Values::Bits { bits, len: found } => {
             if found != len {
                 return Err(Error::corrupt(format!("{found} booleans in {len} slots")));
@@ -257,6 +260,50 @@ fn leaf_array(
         .len(len)
         .nulls(nulls)
         .buffers(buffers);
+    Ok(make_array(
+        data.build().map_err(|e| Error::corrupt(e.to_string()))?,
+    ))
+}
+
+fn packed_array(
+    data_type: &DataType,
+    len: usize,
+    children: Vec<Values>,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef> {
+    let DataType::Struct(fields) = data_type else {
+        return Err(Error::corrupt("a packed column of another type"));
+    };
+    let arrays = fields
+        .iter()
+        .zip(children)
+        .map(|(field, values)| leaf_array(field.data_type(), len, values, None))
+        .collect::<Result<_>>()?;
+    let array = StructArray::try_new_with_length(fields.clone(), arrays, nulls, len);
+    Ok(Arc::new(array.map_err(|e| Error::corrupt(e.to_string()))?))
+}
+
+fn dictionary_array(
+    data_type: &DataType,
+    len: usize,
+    keyed: DictionaryValues,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef> {
+    let DataType::Dictionary(_, value) = data_type else {
+        return Err(Error::corrupt("dictionary keys in a column of another type"));
+    };
+    let (keys, mut items, mut num_items) = keyed.finish();
+    if num_items == 0 && nulls.as_ref().map_or(0, NullBuffer::null_count) < len {
+        // Only a struct above is null: its rows need a key, and a key an item.
+        items.push_default(1)?;
+        num_items = 1;
+    }
+    let items = leaf_array(value, num_items, items, None)?;
+    let data = ArrayData::builder(data_type.clone())
+        .len(len)
+        .nulls(nulls)
+        .add_buffer(keys)
+        .add_child_data(items.to_data());
     Ok(make_array(
         data.build().map_err(|e| Error::corrupt(e.to_string()))?,
     ))

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use arrow_schema::DataType;
-
 use crate::schema::{Field, LogicalType};
 use crate::v2_1::{NodeKind, ValueShape};
 use crate::{Context, Error, Result};
@@ -44,8 +42,11 @@ fn walk(mut node: LeafField, out: &mut Vec<LeafField>) -> Result<()> {
     let place = format!("column '{}'", node.path);
     check_supported(&node.field).context(|| place.clone())?;
     let Some(kind) = inner_kind(&node.field) else {
-        node.shape = ValueShape::of(&node.field.data_type()).context(|| place)?;
+        node.shape = shape_of(&node.field).context(|| place.clone())?;
         node.nodes.insert(0, NodeKind::Item);
+        if node.shape == ValueShape::EmptyStruct && node.nodes.contains(&NodeKind::List) {
+            return Err(empty_struct(&node.field.name)).context(|| place);
+        }
         out.push(node);
         return Ok(());
     };
@@ -66,9 +67,27 @@ fn walk(mut node: LeafField, out: &mut Vec<LeafField>) -> Result<()> {
     Ok(())
 }
 
+/// The physical form of the values of a leaf.
+fn shape_of(field: &Field) -> Result<ValueShape> {
+    if field.is_packed() && !field.children.is_empty() {
+        let types: Vec<_> = field.children.iter().map(|child| child.data_type()).collect();
+        return ValueShape::packed(types.iter());
+    }
+    ValueShape::of(&field.data_type())
+}
+
+/// The error for an empty struct that would need levels.
+pub fn empty_struct(name: &str) -> Error {
+    Error::invalid_input(format!(
+        "Empty structs with rep/def information are not yet supported.  The field {name} is an empty struct that either \
+         has nulls or is in a list."
+    ))
+}
+
 /// What a field means for the levels of the columns below it; `None` for a leaf.
 fn inner_kind(field: &Field) -> Option<NodeKind> {
     match &field.logical_type {
+        LogicalType::Struct if field.children.is_empty() || field.is_packed() => None,
         LogicalType::Struct => Some(NodeKind::Item),
         LogicalType::List { .. } | LogicalType::Map => Some(NodeKind::List),
         LogicalType::FixedSizeList { dimension, .. } if !field.children.is_empty() => {
@@ -80,13 +99,9 @@ fn inner_kind(field: &Field) -> Option<NodeKind> {
 
 /// Refuses fields whose columns need page layouts that are not implemented.
 fn check_supported(field: &Field) -> Result<()> {
-    let feature = match field.data_type() {
-        _ if field.is_blob() => "blob columns (metadata key lance-encoding:blob)",
-        _ if field.is_packed() => "packed structs (metadata key lance-encoding:packed)",
-        DataType::Struct(children) if children.is_empty() => "empty structs",
-        DataType::Dictionary(..) => "Arrow dictionaries",
-        _ if field.logical_type == LogicalType::Json => "JSON columns",
-        _ => return Ok(()),
+    let feature = match field.is_blob() {
+        true => "blob columns (metadata key lance-encoding:blob)",
+        false => return Ok(()),
     };
     Err(Error::unsupported(format!(
         "Unsupported data type: {feature} are not supported yet"

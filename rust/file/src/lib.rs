@@ -17,7 +17,7 @@ pub use error::{Context, Error, ErrorKind, Result};
 pub use reader::{FieldSource, FileReader, ReadOptions, Rows, read_fields};
 pub use schema::{Field, LogicalType, Schema};
 pub use version::FileVersion;
-pub use writer::{FileSummary, FileWriter, WriterOptions};
+pub use writer::{FileSummary, FileWriter, WriterOptions, refuse_json_text};
 
 /// The messages of the format, generated from `protos/`.
 #[allow(missing_docs, clippy::all, clippy::pedantic)]

@@ -12,8 +12,8 @@ use crate::container::{ColumnPages, ContainerWriter, PageToWrite};
 use crate::io::FileSink;
 use crate::leaves::{LeafField, leaf_fields};
 use crate::proto::lance::file::Schema as SchemaMessage;
-use crate::schema::{Field, Schema};
-use crate::v2_1::encode::{encode_page, null_in_required, value_bytes};
+use crate::schema::{Field, LogicalType, Schema};
+use crate::v2_1::encode::{ColumnOptions, encode_page, null_in_required, value_bytes};
 use crate::v2_1::slots_per_row;
 use crate::{Context, Error, FileVersion, Result, parallel, v2_0};
 
@@ -53,6 +53,8 @@ pub struct FileSummary {
     pub column_indices: Vec<i32>,
     /// Version of the page grammar.
     pub version: FileVersion,
+    /// Metadata of fields that could not be used, for people: the defaults were.
+    pub warnings: Vec<String>,
 }
 
 /// Writes batches into one file.
@@ -66,12 +68,14 @@ pub struct FileWriter {
     num_rows: u64,
     page_bytes: usize,
     options: WriterOptions,
+    warnings: Vec<String>,
 }
 
 /// A leaf column on its way to the file.
 #[derive(Debug)]
 struct LeafColumn {
     leaf: Arc<LeafField>,
+    options: Arc<ColumnOptions>,
     /// The top-level field.
     top: Arc<Field>,
     /// Collected rows of the top-level field.
@@ -92,14 +96,13 @@ impl FileWriter {
     pub fn create(sink: Box<dyn FileSink>, schema: Schema, options: WriterOptions) -> Result<Self> {
         options.version.check_writable()?;
         schema.check_writable(options.version)?;
-        let mut columns = Vec::new();
+        let (mut columns, mut warnings) = (Vec::new(), Vec::new());
         let old = options.version == FileVersion::V2_0;
         for field in schema.fields.iter().filter(|_| !old) {
-            columns.extend(
-                leaf_fields(field)?
-                    .into_iter()
-                    .map(|leaf| LeafColumn::new(leaf, field.clone())),
-            );
+            for leaf in leaf_fields(field)? {
+                let how = ColumnOptions::parse(field, &leaf, options.version, &mut warnings)?;
+                columns.push(LeafColumn::new(leaf, field.clone(), how));
+            }
         }
         let share = |total: u64| usize::try_from(total).unwrap_or(usize::MAX) / schema.fields.len().max(1);
         let page_bytes = options.data_cache_bytes.map_or(PAGE_BYTES, share).max(1);
@@ -116,7 +119,13 @@ impl FileWriter {
             num_rows: 0,
             page_bytes,
             options,
+            warnings,
         })
+    }
+
+    /// Metadata of fields that cannot be used, for people: the defaults are.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// Rows taken so far.
@@ -211,6 +220,7 @@ impl FileWriter {
             fields,
             column_indices,
             version,
+            warnings: self.warnings,
         })
     }
 
@@ -231,11 +241,10 @@ impl FileWriter {
             0 => parallel::cores(),
             n => n,
         };
-        let version = self.options.version;
         // A few pages at a time, so that encoded bytes do not pile up.
         while !jobs.is_empty() {
             let batch: Vec<_> = jobs.drain(..jobs.len().min(threads * 4)).collect();
-            let encode = |(number, page): (usize, PageJob)| Ok((number, page.encode(version)?));
+            let encode = |(number, page): (usize, PageJob)| Ok((number, page.encode()?));
             for (number, pages) in parallel::map(batch, threads, encode)? {
                 let Some(column) = self.columns.get_mut(number) else {
                     continue;
@@ -265,6 +274,7 @@ fn columns_v2_0(schema: &Schema, page_bytes: usize, options: &WriterOptions) -> 
 /// Rows that make one page, or several if they have very many levels.
 struct PageJob {
     leaf: Arc<LeafField>,
+    options: Arc<ColumnOptions>,
     top: Arc<Field>,
     pieces: Vec<ArrayRef>,
     rows: usize,
@@ -274,13 +284,13 @@ struct PageJob {
 }
 
 impl PageJob {
-    fn encode(&self, version: FileVersion) -> Result<Vec<PageToWrite>> {
-        let page = encode_page(&self.pieces, &self.top, &self.leaf, version, self.only)
+    fn encode(&self) -> Result<Vec<PageToWrite>> {
+        let page = encode_page(&self.pieces, &self.top, &self.leaf, &self.options, self.only)
             .context(|| format!("column '{}'", self.leaf.path))?;
         let Some(page) = page else {
             let (front, back) = self.halves();
-            let mut pages = front.encode(version)?;
-            pages.extend(back.encode(version)?);
+            let mut pages = front.encode()?;
+            pages.extend(back.encode()?);
             return Ok(pages);
         };
         let length = self.rows as u64 * slots_per_row(&self.leaf.nodes);
@@ -296,6 +306,7 @@ impl PageJob {
         let middle = self.rows / 2;
         let part = |first_row: u64, rows: usize| Self {
             leaf: self.leaf.clone(),
+            options: self.options.clone(),
             top: self.top.clone(),
             pieces: Vec::new(),
             rows,
@@ -307,8 +318,10 @@ impl PageJob {
         let mut room = middle;
         for piece in &self.pieces {
             let rows = room.min(piece.len());
-            front.pieces.push(piece.slice(0, rows));
-            back.pieces.push(piece.slice(rows, piece.len() - rows));
+            let parts = [(&mut front, 0, rows), (&mut back, rows, piece.len() - rows)];
+            for (half, start, rows) in parts.into_iter().filter(|part| part.2 > 0) {
+                half.pieces.push(piece.slice(start, rows));
+            }
             room -= rows;
         }
         (front, back)
@@ -316,10 +329,11 @@ impl PageJob {
 }
 
 impl LeafColumn {
-    fn new(leaf: LeafField, top: Arc<Field>) -> Self {
+    fn new(leaf: LeafField, top: Arc<Field>, options: ColumnOptions) -> Self {
         let pages = ColumnPages::default();
         Self {
             leaf: Arc::new(leaf),
+            options: Arc::new(options),
             top,
             pieces: Vec::new(),
             bytes: 0,
@@ -374,6 +388,7 @@ impl LeafColumn {
         let (leaf, top) = (self.leaf.clone(), self.top.clone());
         PageJob {
             leaf,
+            options: self.options.clone(),
             top,
             pieces: Vec::new(),
             rows: 0,
@@ -386,6 +401,7 @@ impl LeafColumn {
 /// Whether an array of type `found` can be stored in a field: names of list items and map entries do not matter, nor whether
 /// the type says that nulls are possible.
 fn check_type(field: &Field, found: &DataType) -> Result<()> {
+    refuse_json_text(field, found)?;
     if fits(field, found) {
         return Ok(());
     }
@@ -394,6 +410,34 @@ fn check_type(field: &Field, found: &DataType) -> Result<()> {
         field.name,
         field.data_type()
     )))
+}
+
+/// JSON columns hold documents in their binary form; text would have to be converted.
+///
+/// # Errors
+/// `Unsupported` where an array of type `found` brings strings for a JSON field.
+pub fn refuse_json_text(field: &Field, found: &DataType) -> Result<()> {
+    if field.logical_type == LogicalType::Json && *found != DataType::LargeBinary {
+        return Err(Error::unsupported(format!(
+            "column '{}': JSON text (extension arrow.json) is not supported yet; store it as strings without the extension, \
+             or as binary JSON (large_binary with the extension lance.json)",
+            field.name
+        )));
+    }
+    match (found, field.children.as_slice()) {
+        (DataType::Struct(fields), children) => children
+            .iter()
+            .filter_map(|child| Some((child, fields.find(&child.name)?.1)))
+            .try_for_each(|(child, found)| refuse_json_text(child, found.data_type())),
+        (
+            DataType::List(item)
+            | DataType::LargeList(item)
+            | DataType::FixedSizeList(item, _)
+            | DataType::Map(item, _),
+            [child],
+        ) => refuse_json_text(child, item.data_type()),
+        _ => Ok(()),
+    }
 }
 
 fn fits(field: &Field, found: &DataType) -> bool {

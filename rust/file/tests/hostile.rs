@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow_buffer::NullBuffer;
+use arrow_schema::Schema;
 use glaive_file::{ErrorKind, FileReader, FileVersion, ReadOptions, Rows};
 
 use crate::support::{MemoryFile, options, write};
@@ -78,4 +80,34 @@ fn the_error_names_file_column_and_page() {
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     let text = error.to_string();
     assert!(text.starts_with("memory.lance: page 0: chunk metadata"), "{text}");
+}
+
+/// The bytes that `column` of the special columns takes in a file of its own.
+fn file_of_special(column: usize, version: FileVersion) -> Option<Vec<u8>> {
+    let nulls = NullBuffer::from_iter((0..40).map(|i| i % 5 > 0));
+    let columns = crate::special_columns::columns(40, &Some(nulls), version);
+    let (field, array) = columns.into_iter().nth(column)?;
+    let batch = RecordBatch::try_new(Arc::new(Schema::new(vec![field])), vec![array]).unwrap();
+    Some(write(&[batch], options(version)).unwrap())
+}
+
+#[test]
+fn flipped_bytes_of_dictionaries_and_structs_never_panic() {
+    for version in [FileVersion::V2_1, FileVersion::V2_2] {
+        let mut column = 0;
+        while let Some(bytes) = file_of_special(column, version) {
+            column += 1;
+            assert_eq!(read_all(bytes.clone()).unwrap(), 40);
+            let tail = bytes.len().saturating_sub(700);
+            let step = (tail / 200).max(1);
+            for position in (0..tail).step_by(step).chain(tail..bytes.len()) {
+                for flip in [0x01, 0xff] {
+                    let mut damaged = bytes.clone();
+                    damaged[position] ^= flip;
+                    let _ = read_all(damaged);
+                }
+            }
+        }
+        assert!(column > 10);
+    }
 }

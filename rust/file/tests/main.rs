@@ -11,7 +11,9 @@
 mod fuzz;
 mod hostile;
 mod io_counts;
+mod metadata_keys;
 mod round_trip;
+mod special_columns;
 mod support;
 mod v2_0;
 mod vectors;

@@ -11,6 +11,7 @@ use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
 use glaive_file::{FileVersion, ReadOptions, Rows, WriterOptions};
 
+use crate::special_columns;
 use crate::support::{open, options, write};
 
 const SIZES: [usize; 8] = [0, 1, 2, 1023, 1024, 1025, 4097, 70_000];
@@ -416,11 +417,11 @@ fn batch(n: usize, pattern: &str, version: FileVersion) -> RecordBatch {
     if version >= FileVersion::V2_2 {
         columns.extend(maps_and_vectors_of_structs(n, &nulls(pattern, n)));
     }
-    let fields: Vec<_> = columns
-        .iter()
-        .map(|(name, a)| Field::new(*name, a.data_type().clone(), true))
-        .collect();
-    let arrays = columns.into_iter().map(|(_, a)| a).collect();
+    let plain = columns
+        .into_iter()
+        .map(|(name, a)| (Field::new(name, a.data_type().clone(), true), a));
+    let special = special_columns::columns(n, &nulls(pattern, n), version);
+    let (fields, arrays): (Vec<_>, Vec<_>) = plain.chain(special).unzip();
     RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).unwrap()
 }
 
@@ -444,6 +445,8 @@ fn check(expected: &RecordBatch, bytes: Vec<u8>, what: &str) {
         for (i, field) in expected.schema().fields().iter().enumerate() {
             let (found, expected) = (found.column(i), expected.column(i));
             found.to_data().validate_full().unwrap();
+            assert_eq!(found.data_type(), expected.data_type());
+            let (found, expected) = [found, expected].map(special_columns::without_keys).into();
             assert_eq!(
                 found.as_ref(),
                 expected.as_ref(),

@@ -28,7 +28,7 @@ pub mod write;
 pub use dataset::{Dataset, FragmentHandle, OpenOptions, VersionInfo, VersionSummary};
 pub use glaive_file::{Error, ErrorKind, Field, FileVersion, LogicalType, Result, Schema, io};
 pub use scan::{BatchSize, Scan, ScanOptions};
-pub use write::{WriteDestination, WriteMode, WriteParams, WriteProgress};
+pub use write::{WarningListener, WriteDestination, WriteMode, WriteParams, WriteProgress};
 
 /// The messages of the table format, generated from `protos/`.
 #[allow(missing_docs, clippy::all, clippy::pedantic)]

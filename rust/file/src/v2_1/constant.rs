@@ -17,7 +17,7 @@ use super::codec::BlockCodec;
 use super::layers::{ColumnPath, Layers};
 use super::levels::SlotLevels;
 use super::{ColumnSink, ValueShape};
-use crate::proto::lance::encodings21::{CompressiveEncoding, ConstantLayout};
+use crate::proto::lance::encodings21::{CompressiveEncoding, ConstantLayout, RepDefLayer};
 use crate::{Context, Error, FileVersion, Result};
 
 /// How a constant page is laid out.
@@ -32,6 +32,7 @@ pub struct ConstantPage {
 #[derive(Debug)]
 enum Form {
     AllNull,
+    EmptyStructs,
     Scalar { inline: Option<Bytes>, buffers: usize },
     LevelsOnly { rep: LevelStream, def: LevelStream },
 }
@@ -83,11 +84,29 @@ impl ConstantPage {
         Ok(Self { layers, form, length })
     }
 
+    /// A page of structs without fields, which has no levels whatever its layers say.
+    pub fn empty_structs(
+        layout: &ConstantLayout,
+        num_buffers: usize,
+        length: u64,
+        path: &ColumnPath,
+    ) -> Result<Self> {
+        if num_buffers > 0 || layout.inline_value.is_some() {
+            return Err(Error::corrupt("a page of empty structs with buffers or a value"));
+        }
+        let valid = vec![RepDefLayer::RepdefAllValidItem as i32; path.len()];
+        Ok(Self {
+            layers: Layers::parse(&valid, path)?,
+            form: Form::EmptyStructs,
+            length,
+        })
+    }
+
     /// Reads levels and scalar from the page's buffers.
     pub fn init(&self, shape: &ValueShape, buffers: &[Bytes]) -> Result<ConstantState> {
-        let raw = LevelStream::default();
+        let (raw, shape) = (LevelStream::default(), shape.of_items());
         match &self.form {
-            Form::AllNull => Ok(ConstantState {
+            Form::AllNull | Form::EmptyStructs => Ok(ConstantState {
                 levels: SlotLevels::default(),
                 scalar: None,
             }),
@@ -161,9 +180,13 @@ impl ConstantPage {
 
     /// Appends `rows` of the page.
     pub fn decode(&self, state: &ConstantState, rows: &[Range<u64>], out: &mut ColumnSink) -> Result<()> {
-        if matches!(self.form, Form::AllNull) {
+        if matches!(self.form, Form::AllNull | Form::EmptyStructs) {
             for range in rows {
                 let n = (range.end - range.start) as usize;
+                if matches!(self.form, Form::EmptyStructs) {
+                    out.structure.push_valid(n);
+                    continue;
+                }
                 out.values.push_default(n)?;
                 out.structure.push_null(n);
             }

@@ -37,6 +37,24 @@ impl Dictionary {
         Self { values, items, short }
     }
 
+    /// Number of items.
+    pub fn len(&self) -> usize {
+        self.items
+    }
+
+    /// The bytes of an item.
+    pub fn item(&self, index: usize) -> Result<&[u8]> {
+        self.values.value(index).ok_or_else(|| self.outside(index))
+    }
+
+    /// The error for an index that no item has.
+    pub fn outside(&self, index: usize) -> Error {
+        Error::corrupt(format!(
+            "dictionary index {index}, but there are {} items",
+            self.items
+        ))
+    }
+
     /// Mean length of an item of variable width.
     pub fn mean_len(&self) -> usize {
         match &self.values {
@@ -121,6 +139,38 @@ fn gather_short<const S: usize, I: ArrowNativeType>(
             }
             Ok(())
         }
+    }
+}
+
+/// Calls `f` with every index; `indices` are unsigned integers of 8 to 64 bits.
+pub fn for_each_index(indices: &Values, f: impl FnMut(usize) -> Result<()>) -> Result<()> {
+    let Values::Fixed { width, data } = indices else {
+        return Err(Error::corrupt("dictionary indices are not integers"));
+    };
+    let FixedData::Owned(data) = data else {
+        return Ok(());
+    };
+    match width {
+        1 => data
+            .typed_data::<u8>()
+            .iter()
+            .map(|i| i.as_usize())
+            .try_for_each(f),
+        2 => data
+            .typed_data::<u16>()
+            .iter()
+            .map(|i| i.as_usize())
+            .try_for_each(f),
+        4 => data
+            .typed_data::<u32>()
+            .iter()
+            .map(|i| i.as_usize())
+            .try_for_each(f),
+        _ => data
+            .typed_data::<u64>()
+            .iter()
+            .map(|i| i.as_usize())
+            .try_for_each(f),
     }
 }
 

@@ -32,6 +32,8 @@ pub struct FullZipPage {
     /// Bytes of one entry of the row index, if there is one.
     index_bytes: Option<u64>,
     num_slots: u64,
+    /// Shape of the values, which are not keys even if the column's are.
+    shape: ValueShape,
 }
 
 /// Control words: their size, and the levels in them.
@@ -58,6 +60,7 @@ impl FullZipPage {
         shape: &ValueShape,
         path: &ColumnPath,
     ) -> Result<Self> {
+        let shape = shape.of_items();
         let layers = Layers::parse(&layout.layers, path)?;
         let control = Control::parse(layout)?;
         if (layers.max_rep() > 0) != (control.bits_rep > 0) {
@@ -100,6 +103,7 @@ impl FullZipPage {
             cell,
             index_bytes,
             num_slots: layout.num_items.into(),
+            shape: shape.clone(),
         };
         this.check_size(page)?;
         Ok(this)
@@ -180,6 +184,26 @@ impl FullZipPage {
 
     /// Appends the rows whose bytes were read: one element of `parts` for each range of rows.
     pub fn decode(
+        &self,
+        rows: &[Range<u64>],
+        parts: &[Bytes],
+        page_rows: u64,
+        out: &mut ColumnSink,
+    ) -> Result<()> {
+        if !matches!(out.values, Values::Dictionary(_)) {
+            return self.decode_values(rows, parts, page_rows, out);
+        }
+        let keyed = std::mem::replace(&mut out.values, Values::new(&self.shape, 0));
+        let decoded = self.decode_values(rows, parts, page_rows, out);
+        let plain = std::mem::replace(&mut out.values, keyed);
+        decoded?;
+        match &mut out.values {
+            Values::Dictionary(keyed) => keyed.push_values(&plain),
+            _ => Ok(()),
+        }
+    }
+
+    fn decode_values(
         &self,
         rows: &[Range<u64>],
         parts: &[Bytes],

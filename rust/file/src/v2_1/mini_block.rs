@@ -21,6 +21,7 @@ use glaive_codec::ByteCursor;
 use super::ValueShape;
 use super::codec::{BlockCodec, MiniBlockCodec};
 use super::dictionary::Dictionary;
+use super::dictionary_column::Mapping;
 use super::layers::{ColumnPath, Layers};
 use super::levels::SlotLevels;
 use super::sink::{ColumnSink, Values};
@@ -111,7 +112,7 @@ impl MiniBlockPage {
         let chunk_shape = if dictionary.is_some() {
             index_shape(values)?
         } else {
-            shape.clone()
+            shape.of_items().clone()
         };
         let values = MiniBlockCodec::parse(values, &chunk_shape)?;
         if layout.num_buffers != values.num_buffers() as u64 {
@@ -170,7 +171,7 @@ impl MiniBlockPage {
         let dictionary = match &self.dictionary {
             Some((codec, items)) => {
                 let values = codec
-                    .decode_values(shape, next("dictionary")?, *items)
+                    .decode_values(shape.of_items(), next("dictionary")?, *items)
                     .context(|| "dictionary")?;
                 Some(Dictionary::new(values, *items))
             }
@@ -274,7 +275,13 @@ impl MiniBlockPage {
         parts: &[Bytes],
         out: &mut ColumnSink,
     ) -> Result<()> {
-        let mut indices = Values::new(&self.chunk_shape, 0);
+        let mut scratch = Scratch {
+            values: Values::new(&self.chunk_shape, 0),
+            mapping: match (&mut out.values, &state.dictionary) {
+                (Values::Dictionary(keyed), Some(dictionary)) => Some(keyed.map(dictionary)?),
+                _ => None,
+            },
+        };
         for (span, part) in state.spans(rows).into_iter().zip(parts) {
             let base = state.byte(span.start);
             for chunk in span {
@@ -282,7 +289,7 @@ impl MiniBlockPage {
                 let bytes = part
                     .get(place)
                     .ok_or_else(|| Error::corrupt("chunk outside the bytes read"))?;
-                self.decode_chunk(state, chunk, bytes, rows, &mut indices, out)
+                self.decode_chunk(state, chunk, bytes, rows, &mut scratch, out)
                     .context(|| format!("chunk {chunk}"))?;
             }
         }
@@ -295,7 +302,7 @@ impl MiniBlockPage {
         chunk: usize,
         bytes: &[u8],
         rows: &[Range<u64>],
-        indices: &mut Values,
+        scratch: &mut Scratch,
         out: &mut ColumnSink,
     ) -> Result<()> {
         let n = (state.value(chunk + 1) - state.value(chunk)) as usize;
@@ -318,16 +325,23 @@ impl MiniBlockPage {
         slots
             .iter()
             .for_each(|slots| levels.push(&self.layers, slots, out));
-        match &state.dictionary {
-            None => self
+        let keyed = matches!(out.values, Values::Dictionary(_));
+        if !keyed && state.dictionary.is_none() {
+            return self
                 .values
-                .decode(&self.chunk_shape, &buffers.values, n, &wanted, &mut out.values),
-            Some(dictionary) => {
-                indices.clear();
-                self.values
-                    .decode(&self.chunk_shape, &buffers.values, n, &wanted, indices)?;
-                dictionary.gather(indices, &mut out.values)
+                .decode(&self.chunk_shape, &buffers.values, n, &wanted, &mut out.values);
+        }
+        let Scratch { values, mapping } = scratch;
+        values.clear();
+        self.values
+            .decode(&self.chunk_shape, &buffers.values, n, &wanted, values)?;
+        match (&mut out.values, &state.dictionary, mapping) {
+            (Values::Dictionary(keyed), Some(dictionary), Some(mapping)) => {
+                keyed.push_indices(dictionary, mapping, values)
             }
+            (Values::Dictionary(keyed), ..) => keyed.push_values(values),
+            (plain, Some(dictionary), _) => dictionary.gather(values, plain),
+            _ => Err(Error::corrupt("page was not initialised")),
         }
     }
 
@@ -356,6 +370,14 @@ impl MiniBlockPage {
         }
         Ok(levels)
     }
+}
+
+/// What stands between the chunks of a page and the column, if they do not hold its values themselves.
+struct Scratch {
+    /// Indices, or the values of a column of keys.
+    values: Values,
+    /// Keys of the page's items.
+    mapping: Option<Mapping>,
 }
 
 /// Number of levels: the u16 of the chunk, unless run lengths prove that it wrapped.

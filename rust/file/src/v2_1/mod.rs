@@ -15,18 +15,21 @@
 mod codec;
 mod constant;
 mod dictionary;
+mod dictionary_column;
 pub(crate) mod encode;
 mod fixed_size_list;
 mod full_zip;
 mod layers;
 mod levels;
 mod mini_block;
+mod packed;
 mod page;
 pub(crate) mod ranges;
 mod shape;
 mod sink;
 mod unravel;
 
+pub use dictionary_column::DictionaryValues;
 pub use layers::{ColumnPath, NodeKind, has_lists, slots_per_row};
 pub use page::{Page, PageRead};
 pub use shape::ValueShape;

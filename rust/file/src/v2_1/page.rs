@@ -49,7 +49,12 @@ impl Page {
                 Layout::FullZip(FullZipPage::parse(&l, &info, shape, path)?)
             }
             Some(page_layout::Layout::ConstantLayout(l)) => {
-                let page = ConstantPage::parse(&l, info.buffers.len(), info.length, path, version)?;
+                let page = match shape {
+                    ValueShape::EmptyStruct => {
+                        ConstantPage::empty_structs(&l, info.buffers.len(), info.length, path)?
+                    }
+                    _ => ConstantPage::parse(&l, info.buffers.len(), info.length, path, version)?,
+                };
                 Layout::Constant(page, OnceLock::new())
             }
             Some(page_layout::Layout::BlobLayout(_)) => {

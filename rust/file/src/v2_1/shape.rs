@@ -19,6 +19,19 @@ pub enum ValueShape {
         /// Width of an offset: 32 or 64.
         offset_bits: u8,
     },
+    /// Keys of an Arrow dictionary; the pages hold the distinct values.
+    Dictionary {
+        /// Bits of one key.
+        key_bits: u32,
+        /// Keys have a sign, so that only half of their range is used.
+        signed: bool,
+        /// Shape of the distinct values.
+        value: Box<ValueShape>,
+    },
+    /// A struct without fields: no value bytes, and never null.
+    EmptyStruct,
+    /// A packed struct: its fields share one column and have no nulls of their own.
+    Packed(Vec<ValueShape>),
     /// A fixed-size list of fixed-width items; lists may nest.
     FixedSizeList {
         /// Items of each list, the outermost first.
@@ -53,6 +66,12 @@ impl ValueShape {
                     _ => return unsupported(),
                 }
             }
+            DataType::Dictionary(key, value) => Self::Dictionary {
+                key_bits: key.primitive_width().unwrap_or_default() as u32 * 8,
+                signed: key.is_signed_integer(),
+                value: Box::new(dictionary_value(data_type, value)?),
+            },
+            DataType::Struct(fields) if fields.is_empty() => Self::EmptyStruct,
             DataType::Decimal32(..) | DataType::Decimal64(..) | DataType::Interval(_) => {
                 return unsupported();
             }
@@ -61,6 +80,26 @@ impl ValueShape {
                 _ => return unsupported(),
             },
         })
+    }
+
+    /// The shape of a packed struct, or "unsupported" for fields that cannot be packed.
+    pub fn packed<'a>(fields: impl Iterator<Item = &'a DataType>) -> Result<Self> {
+        let field = |data_type: &DataType| match Self::of(data_type)? {
+            shape @ (Self::Fixed { .. } | Self::Variable { .. } | Self::FixedSizeList { .. }) => Ok(shape),
+            _ => Err(Error::unsupported(format!(
+                "Unsupported data type: {data_type} in a packed struct, which can hold numbers, strings, binaries and \
+                 fixed-size lists"
+            ))),
+        };
+        fields.map(field).collect::<Result<_>>().map(Self::Packed)
+    }
+
+    /// The shape of the values themselves: for dictionary keys, that of the distinct values.
+    pub fn of_items(&self) -> &Self {
+        match self {
+            Self::Dictionary { value, .. } => value,
+            other => other,
+        }
     }
 
     /// A list of `dimension` values of this shape, if they have a fixed width and the list fits memory.
@@ -81,8 +120,9 @@ impl ValueShape {
     /// Bits of one value; `None` for variable width.
     pub fn fixed_bits(&self) -> Option<u64> {
         match self {
-            Self::Null => Some(0),
-            Self::Fixed { bits } => Some(u64::from(*bits)),
+            Self::Null | Self::EmptyStruct => Some(0),
+            Self::Fixed { bits } | Self::Dictionary { key_bits: bits, .. } => Some(u64::from(*bits)),
+            Self::Packed(fields) => fields.iter().map(Self::fixed_bits).sum(),
             Self::FixedSizeList { dimensions, bits } => Some(
                 dimensions
                     .iter()
@@ -90,6 +130,13 @@ impl ValueShape {
             ),
             Self::Variable { .. } => None,
         }
+    }
+}
+
+fn dictionary_value(dictionary: &DataType, value: &DataType) -> Result<ValueShape> {
+    match ValueShape::of(value)? {
+        shape @ (ValueShape::Fixed { .. } | ValueShape::Variable { .. }) => Ok(shape),
+        _ => Err(Error::unsupported(format!("Unsupported data type: {dictionary}"))),
     }
 }
 

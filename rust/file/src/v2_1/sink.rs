@@ -7,6 +7,7 @@ use glaive_codec::bits;
 use glaive_codec::variable::VariableValues;
 
 use super::ValueShape;
+use super::dictionary_column::DictionaryValues;
 use super::layers::ColumnPath;
 use super::unravel::{Structure, Validity, fill_ones};
 use crate::{Error, Result};
@@ -65,6 +66,12 @@ pub enum Values {
         /// The concatenated values.
         data: MutableBuffer,
     },
+    /// Keys of an Arrow dictionary and its items.
+    Dictionary(Box<DictionaryValues>),
+    /// Structs without fields.
+    EmptyStruct,
+    /// The fields of packed structs.
+    Packed(Vec<Values>),
     /// Fixed-size lists, perhaps nested.
     FixedSizeList {
         /// The lists, outermost first.
@@ -104,6 +111,15 @@ impl Values {
     pub fn new(shape: &ValueShape, rows: usize) -> Self {
         match shape {
             ValueShape::Null => Self::Null,
+            ValueShape::EmptyStruct => Self::EmptyStruct,
+            ValueShape::Packed(fields) => {
+                Self::Packed(fields.iter().map(|field| Self::new(field, rows)).collect())
+            }
+            ValueShape::Dictionary {
+                key_bits,
+                signed,
+                value,
+            } => Self::Dictionary(Box::new(DictionaryValues::new(*key_bits, *signed, value, rows))),
             ValueShape::Fixed { bits: 1 } => Self::Bits {
                 bits: Vec::with_capacity(capacity(rows.div_ceil(8), 1)),
                 len: 0,
@@ -165,7 +181,9 @@ impl Values {
     /// Appends `n` values of zero or empty bytes: what stands at null slots.
     pub fn push_default(&mut self, n: usize) -> Result<()> {
         match self {
-            Self::Null => {}
+            Self::Null | Self::EmptyStruct => {}
+            Self::Packed(fields) => fields.iter_mut().try_for_each(|field| field.push_default(n))?,
+            Self::Dictionary(keyed) => keyed.push_default(n)?,
             Self::Bits { bits, len } => {
                 *len += n;
                 bits.resize(len.div_ceil(8), 0);
@@ -191,7 +209,8 @@ impl Values {
     /// Appends `n` copies of one value.
     pub fn push_repeated(&mut self, value: &[u8], n: usize) -> Result<()> {
         match self {
-            Self::Null => {}
+            Self::Null | Self::EmptyStruct => {}
+            Self::Dictionary(keyed) => keyed.push_repeated(value, n)?,
             Self::Bits { bits, len } => {
                 if value.first().is_some_and(|b| b & 1 == 1) {
                     fill_ones(bits, *len, n);
@@ -214,7 +233,9 @@ impl Values {
                 data.reserve(total);
                 (0..n).for_each(|_| data.extend_from_slice(value));
             }
-            Self::FixedSizeList { .. } => return Err(Error::corrupt("a constant fixed-size list")),
+            Self::FixedSizeList { .. } | Self::Packed(_) => {
+                return Err(Error::corrupt("a constant fixed-size list or packed struct"));
+            }
         }
         Ok(())
     }
@@ -299,6 +320,16 @@ impl Values {
         Ok(())
     }
 
+    /// Number of values of a fixed-width or variable-width column.
+    pub fn count(&self) -> usize {
+        match self {
+            Self::Bits { len, .. } => *len,
+            Self::Fixed { width, data } => data.as_slice().len() / width,
+            Self::Variable { offsets, .. } => offsets.len(),
+            _ => 0,
+        }
+    }
+
     /// Appends all values of a chunk or dictionary.
     pub fn push_chunk(&mut self, chunk: &VariableValues<'_>) -> Result<()> {
         let Self::Variable { offsets, data } = self else {
@@ -309,10 +340,14 @@ impl Values {
         Ok(())
     }
 
-    /// Removes all values of dictionary indices, keeping the memory.
+    /// Removes all values of a scratch memory of indices or dictionary values, keeping the memory.
     pub fn clear(&mut self) {
         match self {
-            Self::Null | Self::FixedSizeList { .. } => {}
+            Self::Null
+            | Self::EmptyStruct
+            | Self::FixedSizeList { .. }
+            | Self::Packed(_)
+            | Self::Dictionary(_) => {}
             Self::Bits { bits, len } => {
                 bits.clear();
                 *len = 0;
@@ -325,14 +360,18 @@ impl Values {
         }
     }
 
-    /// The bytes of value `index` of a variable-width or whole-byte column.
+    /// The bytes of value `index` of a fixed-width or variable-width column; a boolean is one byte.
     pub fn value(&self, index: usize) -> Option<&[u8]> {
         match self {
             Self::Fixed { width, data } => data.as_slice().get(index * width..(index + 1) * width),
             Self::Variable { offsets, data } => {
                 data.as_slice().get(offsets.get(index)?..offsets.get(index + 1)?)
             }
-            Self::Null | Self::Bits { .. } | Self::FixedSizeList { .. } => None,
+            Self::Bits { bits, len } if index < *len => match bits::get_bit(bits, index) {
+                true => Some(&[1]),
+                false => Some(&[0]),
+            },
+            _ => None,
         }
     }
 }
@@ -389,6 +428,14 @@ impl Offsets {
         match self {
             Self::I32(offsets) => offsets.typed_data::<i32>().get(index).map(|o| o.as_usize()),
             Self::I64(offsets) => offsets.typed_data::<i64>().get(index).map(|o| o.as_usize()),
+        }
+    }
+
+    /// Number of values.
+    fn len(&self) -> usize {
+        match self {
+            Self::I32(offsets) => offsets.len() / 4 - 1,
+            Self::I64(offsets) => offsets.len() / 8 - 1,
         }
     }
 
@@ -486,7 +533,7 @@ fn capacity(n: usize, width: usize) -> usize {
 const MOST_RESERVED: usize = 64 << 20;
 
 /// Bytes of `n` copies of a value of `width` bytes; a page of a few bytes can ask for any number of them.
-fn expansion(n: usize, width: usize) -> Result<usize> {
+pub(super) fn expansion(n: usize, width: usize) -> Result<usize> {
     n.checked_mul(width)
         .filter(|&bytes| bytes <= 1 << 32)
         .ok_or_else(|| {

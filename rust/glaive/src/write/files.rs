@@ -6,7 +6,9 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, RecordBatchReader};
 use arrow_schema::{DataType, Schema as ArrowSchema};
 use glaive_file::io::Storage;
-use glaive_file::{Context, Error, Field, FileVersion, FileWriter, Result, Schema, WriterOptions};
+use glaive_file::{
+    Context, Error, Field, FileVersion, FileWriter, Result, Schema, WriterOptions, refuse_json_text,
+};
 
 use super::{WriteParams, WriteProgress};
 use crate::manifest::{DataFile, Fragment};
@@ -99,6 +101,7 @@ impl<'a> FragmentWriter<'a> {
                 let column = column.ok_or_else(|| {
                     Error::schema_mismatch(format!("a batch lacks the column '{}'", field.name))
                 })?;
+                refuse_json_text(field, column.data_type())?;
                 let column =
                     conform(column, target.data_type()).context(|| format!("column '{}'", field.name))?;
                 check_nulls(field, &column, &field.name)?;
@@ -151,6 +154,9 @@ impl<'a> FragmentWriter<'a> {
             ..WriterOptions::default()
         };
         let writer = FileWriter::create(sink, self.schema.clone(), options)?;
+        if let (Some(warn), [], None) = (&self.params.on_warning, self.fragments.as_slice(), &self.current) {
+            writer.warnings().iter().for_each(|text| warn(text));
+        }
         self.progress(|progress| progress.begin(&Fragment::new(Vec::new(), 0)))?;
         Ok(Current {
             writer,

@@ -56,6 +56,9 @@ pub trait WriteProgress: Send + Sync {
     fn complete(&self, fragment: &Fragment) -> Result<()>;
 }
 
+/// Hears of what a write does otherwise than asked.
+pub type WarningListener = dyn Fn(&str) + Send + Sync;
+
 /// How to write.
 #[derive(Clone)]
 pub struct WriteParams {
@@ -79,6 +82,8 @@ pub struct WriteParams {
     pub data_cache_bytes: Option<u64>,
     /// Hears of every file.
     pub progress: Option<Arc<dyn WriteProgress>>,
+    /// Hears once of each metadata value of a field that could not be used.
+    pub on_warning: Option<Arc<WarningListener>>,
 }
 
 impl Default for WriteParams {
@@ -94,6 +99,7 @@ impl Default for WriteParams {
             config_upsert_values: BTreeMap::new(),
             data_cache_bytes: None,
             progress: None,
+            on_warning: None,
         }
     }
 }

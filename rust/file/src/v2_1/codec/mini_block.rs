@@ -9,6 +9,7 @@ use glaive_codec::{byte_stream_split, general, rle};
 
 use super::*;
 use crate::v2_1::fixed_size_list::ListCodec;
+use crate::v2_1::packed::FixedRow;
 use crate::v2_1::ranges;
 
 /// A codec of mini-block chunks.
@@ -24,6 +25,8 @@ pub enum MiniBlockCodec {
     General(general::Scheme, Box<MiniBlockCodec>),
     /// Plain items, with a bitmap for each level that has nulls.
     FixedSizeList(ListCodec),
+    /// Rows of fixed-width fields.
+    PackedStruct(FixedRow),
 }
 
 impl MiniBlockCodec {
@@ -75,6 +78,7 @@ impl MiniBlockCodec {
                     Box::new(inner),
                 ))
             }
+            Compression::PackedStruct(packed) => Ok(Self::PackedStruct(FixedRow::parse(packed, shape)?)),
             Compression::FixedSizeList(_) => Ok(Self::FixedSizeList(ListCodec::parse(encoding, shape)?)),
             other => illegal(other, "mini-block"),
         }
@@ -133,6 +137,7 @@ impl MiniBlockCodec {
                 inner.decode(shape, &buffers, n, wanted, out)
             }
             (Self::Flat, ValueShape::Fixed { bits }) => decode_flat(*bits, first, n, wanted, out),
+            (Self::PackedStruct(row), _) => row.decode_chunk(first, n, wanted, out),
             (Self::FixedSizeList(codec), _) => codec.decode_chunk(buffers, n, wanted, out),
             (Self::InlineBitpacking, ValueShape::Fixed { bits }) => with_lane!(*bits, T => {
                 decode_lanes::<T>(n, wanted, out, |values| Ok(inline::decode(first, n, values)?))

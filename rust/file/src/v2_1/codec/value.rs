@@ -5,6 +5,7 @@ use glaive_codec::general;
 
 use super::*;
 use crate::v2_1::fixed_size_list::ListCodec;
+use crate::v2_1::packed::{FixedRow, VariableRow};
 
 /// A codec of single full-zip cells.
 #[derive(Debug)]
@@ -17,6 +18,10 @@ pub enum ValueCodec {
     General(general::Scheme),
     /// Cells of fixed width.
     FixedSizeList(ListCodec),
+    /// Cells are rows of fixed-width fields.
+    PackedStruct(FixedRow),
+    /// Cells are rows, some of whose fields have a length in front.
+    VariablePackedStruct(VariableRow),
 }
 
 impl ValueCodec {
@@ -39,6 +44,10 @@ impl ValueCodec {
                 Ok(Self::General(scheme(general.compression.as_ref())?))
             }
             Compression::FixedSizeList(_) => Ok(Self::FixedSizeList(ListCodec::parse(encoding, shape)?)),
+            Compression::PackedStruct(packed) => Ok(Self::PackedStruct(FixedRow::parse(packed, shape)?)),
+            Compression::VariablePackedStruct(packed) => {
+                Ok(Self::VariablePackedStruct(VariableRow::parse(packed, shape)?))
+            }
             other => illegal(other, "per-value"),
         }
     }
@@ -50,19 +59,24 @@ impl ValueCodec {
             (Self::Flat, ValueShape::Fixed { bits: 1 }) => Some(1),
             (Self::Flat, ValueShape::Fixed { bits }) => Some(*bits as usize / 8),
             (Self::FixedSizeList(codec), _) => codec.cell_bytes(),
+            (Self::PackedStruct(row), _) => Some(row.bytes()),
             _ => None,
         }
     }
 
     /// Whether cells have a length in front.
     pub fn is_variable(&self) -> bool {
-        !matches!(self, Self::Flat | Self::FixedSizeList(_))
+        !matches!(self, Self::Flat | Self::FixedSizeList(_) | Self::PackedStruct(_))
     }
 
     /// Appends fixed-width cells that stand side by side.
     pub fn decode_cells(&self, n: usize, cells: &bytes::Bytes, out: &mut Values) -> Result<()> {
         match self {
             Self::FixedSizeList(codec) => codec.decode_cells(n, cells, out),
+            Self::PackedStruct(row) => {
+                let all = 0..n as u64;
+                row.decode_chunk(cells, n, std::slice::from_ref(&all), out)
+            }
             _ => out.push_cells(cells),
         }
     }
@@ -71,6 +85,10 @@ impl ValueCodec {
     pub fn decode_cell(&self, cell: &[u8], out: &mut Values) -> Result<()> {
         match self {
             Self::FixedSizeList(codec) => codec.decode_cell(cell, out),
+            Self::PackedStruct(row) => {
+                let one = 0..1;
+                row.decode_chunk(cell, 1, std::slice::from_ref(&one), out)
+            }
             _ if matches!(out, Values::Bits { .. }) => out.push_bits(cell, 0..1),
             _ => out.push_fixed(cell),
         }
@@ -80,7 +98,10 @@ impl ValueCodec {
     pub fn decode_value(&self, cell: &[u8], scratch: &mut Vec<u8>, out: &mut Values) -> Result<()> {
         scratch.clear();
         match self {
-            Self::Flat | Self::Variable | Self::FixedSizeList(_) => return out.push_bytes(cell),
+            Self::VariablePackedStruct(row) => return row.decode(cell, scratch, out),
+            Self::Flat | Self::Variable | Self::FixedSizeList(_) | Self::PackedStruct(_) => {
+                return out.push_bytes(cell);
+            }
             Self::Fsst(table) => table.decompress(cell, scratch)?,
             Self::General(scheme) => general::decompress(*scheme, cell, MAX_CHUNK_BYTES, scratch)?,
         }

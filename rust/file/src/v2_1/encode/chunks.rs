@@ -1,12 +1,15 @@
 //! Putting a mini-block page together: chunks of levels and values, and the words that describe them
 //! (format chapter 21, 4.2 and 4.3).
 
+use glaive_codec::general;
+
 use super::levels::{LevelCodec, PageLevels};
-use super::{EncodedPage, layer_kinds};
-use crate::FileVersion;
+use super::options::{ColumnOptions, Compression};
+use super::{EncodedPage, layer_kinds, message};
 use crate::proto::lance::encodings21::{
     CompressiveEncoding, MiniBlockLayout, PageLayout, page_layout::Layout,
 };
+use crate::{FileVersion, Result};
 
 /// pylance pads chunks with this; readers ignore it.
 const PADDING: u8 = 0xfe;
@@ -22,6 +25,52 @@ pub struct ChunkedValues {
     pub chunks: Vec<Chunk>,
     /// All buffers, one after the other.
     pub data: Vec<u8>,
+}
+
+/// General compression pays only from here.
+const COMPRESS_MIN_BYTES: usize = 4096;
+
+impl ChunkedValues {
+    /// The first buffer of each chunk in the general compressor that the field asks for, if that saves space.
+    pub fn compressed(self, options: &ColumnOptions) -> Result<Self> {
+        let Compression::General(scheme, level) = options.compression else {
+            return Ok(self);
+        };
+        let plain: usize = self
+            .chunks
+            .iter()
+            .map(|c| c.sizes.first().copied().unwrap_or(0))
+            .sum();
+        if plain < COMPRESS_MIN_BYTES {
+            return Ok(self);
+        }
+        let (mut data, mut saved) = (Vec::with_capacity(self.data.len()), 0);
+        let mut chunks = self.chunks.clone();
+        let mut rest = self.data.as_slice();
+        for chunk in &mut chunks {
+            let total: usize = chunk.sizes.iter().sum();
+            let (own, tail) = rest.split_at_checked(total).unwrap_or_default();
+            rest = tail;
+            let Some(first) = chunk.sizes.first_mut() else {
+                continue;
+            };
+            let (buffer, others) = own.split_at_checked(*first).unwrap_or_default();
+            let start = data.len();
+            general::compress(scheme, level, buffer, &mut data)?;
+            *first = data.len() - start;
+            saved += *first;
+            data.extend_from_slice(others);
+        }
+        if saved >= plain {
+            return Ok(self);
+        }
+        Ok(Self {
+            codec: message::general(scheme, level, self.codec),
+            num_buffers: self.num_buffers,
+            chunks,
+            data,
+        })
+    }
 }
 
 /// Value buffers of a chunk at most: a fixed-size list has one a level and one for its items.

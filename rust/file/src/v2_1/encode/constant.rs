@@ -5,7 +5,7 @@ use super::levels::{LevelCodec, PageLevels};
 use super::{EncodedPage, layer_kinds};
 use crate::FileVersion;
 use crate::proto::lance::encodings21::{
-    CompressiveEncoding, ConstantLayout, PageLayout, page_layout::Layout,
+    CompressiveEncoding, ConstantLayout, PageLayout, RepDefLayer, page_layout::Layout,
 };
 
 /// The longest value that stands in the layout itself.
@@ -63,6 +63,16 @@ fn compressed(levels: Option<&[u16]>, version: FileVersion) -> (Option<Compressi
     }
 }
 
+/// A page of structs without fields.
+pub fn empty_structs() -> EncodedPage {
+    let layers = vec![RepDefLayer::RepdefNullableItem as i32];
+    let layout = ConstantLayout {
+        layers,
+        ..Default::default()
+    };
+    page(layout, Vec::new())
+}
+
 /// A page whose valid values are all the same (2.2).
 pub fn scalar(values: &PageValues, levels: &PageLevels) -> Option<EncodedPage> {
     let mut layout = ConstantLayout {
@@ -95,7 +105,11 @@ enum Scalar<'a> {
 /// The value of all valid slots, if there is just one.
 fn constant<'a>(values: &'a PageValues, levels: Option<&[u16]>) -> Option<Scalar<'a>> {
     match values {
-        PageValues::Null | PageValues::Lists(_) => None,
+        PageValues::Null
+        | PageValues::EmptyStruct
+        | PageValues::Lists(_)
+        | PageValues::Dictionary(_)
+        | PageValues::Packed(_) => None,
         PageValues::Bits { bits, len } => {
             let bit = |i: usize| bits.get(i / 8).is_some_and(|byte| byte >> (i % 8) & 1 == 1);
             let value = only((0..*len).map(bit), levels)?;

@@ -8,19 +8,17 @@ use std::hash::{BuildHasher, RandomState};
 
 use super::chunks::{ChunkedValues, Items};
 use super::fixed;
-use super::leaf::LeafValues;
+use super::leaf::{LeafValues, PageValues};
 use super::message;
+use super::options::{ColumnOptions, DictValues};
 use crate::proto::lance::encodings21::CompressiveEncoding;
-use crate::{FileVersion, Result};
+use crate::{Error, FileVersion, Result};
 
 /// Smaller pages gain nothing.
 const MIN_VALUES: usize = 100;
 
 /// Distinct values at most.
 const MAX_ITEMS: usize = 100_000;
-
-/// Bytes of all distinct values at most.
-const MAX_ITEM_BYTES: usize = 8 << 20;
 
 /// A page with its dictionary.
 #[derive(Debug)]
@@ -32,11 +30,13 @@ pub struct Dictionary {
 }
 
 /// A dictionary of strings or binaries, if it saves space.
-pub fn of_variable(values: &LeafValues, version: FileVersion) -> Result<Option<Dictionary>> {
+pub fn of_variable(values: &LeafValues, options: &ColumnOptions) -> Result<Option<Dictionary>> {
     let offset_bytes = usize::from(values.offset_bits / 8);
     // What the page would take otherwise: FSST halves text, and an offset a value is stored in any case.
     let plain = values.bytes.len() / if values.utf8 { 2 } else { 1 } + offset_bytes * values.len();
-    let Some(found) = distinct(values.iter(), offset_bytes, plain) else {
+    let raw = values.bytes.len() + offset_bytes * values.len();
+    let limits = Limits::new(values.len(), raw, plain, options);
+    let Some(found) = distinct(values.iter(), offset_bytes, &limits) else {
         return Ok(None);
     };
     let mut offsets = Vec::with_capacity(found.items.len() + 1);
@@ -52,49 +52,106 @@ pub fn of_variable(values: &LeafValues, version: FileVersion) -> Result<Option<D
         message::variable(values.offset_bits),
         plain,
         found.items.len(),
-        version,
-    );
+        options,
+    )?;
     Ok(Some(Dictionary {
-        indices: fixed::encode_indices(&found.indices),
+        indices: fixed::encode_indices(&found.indices, options)?,
         items,
     }))
 }
 
 /// A dictionary of 64-bit (2.2) or 128-bit values, if it takes less than `plain` bytes.
-pub fn of_fixed(width: usize, bytes: &[u8], plain: usize, version: FileVersion) -> Option<Dictionary> {
-    let eligible = width == 16 || (width == 8 && version >= FileVersion::V2_2);
-    if !eligible {
-        return None;
-    }
-    let found = distinct(bytes.chunks_exact(width), 0, plain)?;
+pub fn of_fixed(
+    width: usize,
+    bytes: &[u8],
+    plain: usize,
+    options: &ColumnOptions,
+) -> Result<Option<Dictionary>> {
+    let eligible = width == 16 || (width == 8 && options.version >= FileVersion::V2_2);
+    let limits = Limits::new(bytes.len() / width, bytes.len(), plain, options);
+    let found = match eligible {
+        true => distinct(bytes.chunks_exact(width), 0, &limits),
+        false => None,
+    };
+    let Some(found) = found else { return Ok(None) };
     let items = encode_items(
         message::flat(width as u64 * 8),
         found.items.concat(),
         found.items.len(),
-        version,
-    );
-    Some(Dictionary {
-        indices: fixed::encode_indices(&found.indices),
+        options,
+    )?;
+    Ok(Some(Dictionary {
+        indices: fixed::encode_indices(&found.indices, options)?,
         items,
-    })
+    }))
+}
+
+/// Items of fixed or variable width.
+pub fn encode_values(items: &PageValues, count: usize, options: &ColumnOptions) -> Result<Items> {
+    let (codec, plain) = match items {
+        PageValues::Bits { bits, .. } => (message::flat(1), bits.clone()),
+        PageValues::Fixed { width, bytes } => (message::flat(*width as u64 * 8), bytes.clone()),
+        PageValues::Variable(values) => {
+            let mut plain = Vec::new();
+            block::encode(values.offset_bits, &values.offsets, &values.bytes, &mut plain)?;
+            (message::variable(values.offset_bits), plain)
+        }
+        _ => return Err(Error::unsupported("Unsupported data type: dictionary values")),
+    };
+    encode_items(codec, plain, count, options)
 }
 
 /// 2.1 stores items as they are; 2.2 may compress them.
-fn encode_items(codec: CompressiveEncoding, plain: Vec<u8>, count: usize, version: FileVersion) -> Items {
-    if version >= FileVersion::V2_2 {
+fn encode_items(
+    codec: CompressiveEncoding,
+    plain: Vec<u8>,
+    count: usize,
+    options: &ColumnOptions,
+) -> Result<Items> {
+    let wanted = match options.dict_values {
+        _ if options.version < FileVersion::V2_2 => None,
+        DictValues::None => None,
+        DictValues::Auto => Some((Scheme::Zstd, None)),
+        DictValues::General(scheme, level) => Some((scheme, level)),
+    };
+    if let Some((scheme, level)) = wanted {
         let mut buffer = Vec::new();
-        if general::compress(Scheme::Zstd, None, &plain, &mut buffer).is_ok() && buffer.len() < plain.len() {
-            return Items {
-                codec: message::general(Scheme::Zstd, codec),
-                count,
-                buffer,
-            };
+        general::compress(scheme, level, &plain, &mut buffer)?;
+        if buffer.len() < plain.len() || options.dict_values != DictValues::Auto {
+            let codec = message::general(scheme, level, codec);
+            return Ok(Items { codec, count, buffer });
         }
     }
-    Items {
+    Ok(Items {
         codec,
         count,
         buffer: plain,
+    })
+}
+
+/// What a dictionary must stay below.
+struct Limits {
+    items: usize,
+    item_bytes: usize,
+    /// Bytes of the page: with this many for each index, and at most so many in all.
+    index_bits: Option<usize>,
+    bytes: usize,
+}
+
+impl Limits {
+    /// For `n` values that take `raw` bytes as they are and `plain` in another encoding.
+    fn new(n: usize, raw: usize, plain: usize, options: &ColumnOptions) -> Self {
+        let (index_bits, bytes) = match options.dict_size_ratio {
+            // The rule of the format's own writer: indices of 32 bits.
+            Some(ratio) => (Some(32), (raw as f64 * ratio) as usize),
+            None => (None, plain),
+        };
+        Self {
+            items: MAX_ITEMS.min(n / options.dict_divisor),
+            item_bytes: options.dict_max_bytes,
+            index_bits,
+            bytes,
+        }
     }
 }
 
@@ -105,11 +162,11 @@ struct Distinct<'a> {
     item_bytes: usize,
 }
 
-/// Numbers the distinct values, or gives up as soon as a dictionary would not take less than `plain` bytes.
+/// Numbers the distinct values, or gives up as soon as a limit is passed.
 fn distinct<'a>(
     values: impl ExactSizeIterator<Item = &'a [u8]> + Clone,
     item_overhead: usize,
-    plain: usize,
+    limits: &Limits,
 ) -> Option<Distinct<'a>> {
     let n = values.len();
     if n < MIN_VALUES || sample_is_distinct(values.clone()) {
@@ -134,11 +191,13 @@ fn distinct<'a>(
                 found.indices.push(index);
                 found.item_bytes += value.len() + item_overhead;
                 found.items.push(value);
-                let bits = found.items.len().ilog2() as usize + 1;
+                let bits = limits
+                    .index_bits
+                    .unwrap_or(found.items.len().ilog2() as usize + 1);
                 let cost = found.item_bytes + n / 8 * bits;
-                if found.items.len() > MAX_ITEMS.min(n / 2)
-                    || found.item_bytes > MAX_ITEM_BYTES
-                    || cost >= plain
+                if found.items.len() > limits.items
+                    || found.item_bytes > limits.item_bytes
+                    || cost >= limits.bytes
                 {
                     return None;
                 }

@@ -5,20 +5,26 @@ use glaive_codec::rle;
 
 use super::chunks::{Chunk, ChunkedValues, sizes};
 use super::message;
+use super::options::{Bss, ColumnOptions, Compression};
+use crate::Result;
 
 /// Plain chunks stay below 8 KiB with their header.
-const MAX_CHUNK_BYTES: usize = 8186;
+pub const MAX_CHUNK_BYTES: usize = 8186;
 
 /// Values of a chunk at most.
 const MAX_CHUNK_VALUES: usize = 4096;
+
+/// Bytes of a chunk of split values: 1,024 of 4 bytes, 512 of 8.
+const SPLIT_CHUNK_BYTES: usize = 4096;
 
 /// Values of a bit-packed chunk: one block.
 const BLOCK: usize = 1024;
 
 /// The codec chosen for a page of fixed-width values, and its size.
-#[derive(Debug, Clone, Copy)]
-pub struct FixedPlan {
+#[derive(Debug)]
+pub struct FixedPlan<'a> {
     width: usize,
+    options: &'a ColumnOptions,
     codec: Codec,
     encoded_len: usize,
 }
@@ -28,23 +34,42 @@ enum Codec {
     Flat,
     Inline,
     Rle,
+    ByteStreamSplit,
 }
 
-/// Chooses the smallest codec for values of `width` bytes.
-pub fn plan(width: usize, bytes: &[u8]) -> FixedPlan {
-    let candidates = match width {
+/// Chooses the smallest codec for values of `width` bytes that the options allow.
+pub fn plan<'a>(width: usize, bytes: &[u8], options: &'a ColumnOptions) -> FixedPlan<'a> {
+    let fixed = |codec| FixedPlan {
+        width,
+        options,
+        codec,
+        encoded_len: bytes.len(),
+    };
+    match options.compression {
+        Compression::None => return fixed(Codec::Flat),
+        Compression::Auto => {}
+        _ if splits(width, bytes, options.bss) => return fixed(Codec::ByteStreamSplit),
+        _ => {}
+    }
+    let mut candidates = match width {
         1 => costs::<u8>(bytes),
         2 => costs::<u16>(bytes),
         4 => costs::<u32>(bytes),
         8 => costs::<u64>(bytes),
         _ => vec![(bytes.len(), Codec::Flat)],
     };
+    if let Some(threshold) = options.rle_threshold {
+        let runs = runs(width, bytes) as f64;
+        let values = (bytes.len() / width) as f64;
+        candidates.retain(|(_, codec)| *codec != Codec::Rle || runs < values * threshold);
+    }
     let (encoded_len, codec) = candidates
         .into_iter()
         .min_by_key(|c| c.0)
         .unwrap_or((bytes.len(), Codec::Flat));
     FixedPlan {
         width,
+        options,
         codec,
         encoded_len,
     }
@@ -64,21 +89,62 @@ fn costs<T: Lane>(bytes: &[u8]) -> Vec<(usize, Codec)> {
     ]
 }
 
-impl FixedPlan {
+/// Runs of equal values.
+fn runs(width: usize, bytes: &[u8]) -> usize {
+    let next = bytes.get(width..).unwrap_or_default().chunks_exact(width);
+    1 + bytes
+        .chunks_exact(width)
+        .zip(next)
+        .filter(|(a, b)| a != b)
+        .count()
+}
+
+/// Values whose bytes are looked at for their entropy.
+const ENTROPY_SAMPLE: usize = 64;
+
+/// Whether numbers are split into streams of their bytes, which a general compressor then shortens.
+fn splits(width: usize, bytes: &[u8], bss: Bss) -> bool {
+    if !matches!(width, 4 | 8) {
+        return false;
+    }
+    let sample = bytes
+        .get(..bytes.len().min(ENTROPY_SAMPLE * width))
+        .unwrap_or_default();
+    let entropy = |place: usize| {
+        let mut counts = [0u32; 256];
+        let stream = sample.iter().skip(place).step_by(width);
+        for &byte in stream {
+            if let Some(count) = counts.get_mut(usize::from(byte)) {
+                *count += 1;
+            }
+        }
+        let n = (sample.len() / width).max(1) as f64;
+        let shares = counts.iter().filter(|c| **c > 0).map(|c| f64::from(*c) / n);
+        shares.map(|share| -share * share.log2()).sum::<f64>()
+    };
+    match bss {
+        Bss::Off => false,
+        Bss::On => true,
+        Bss::Auto => (0..width).map(entropy).sum::<f64>() / (width as f64) < 4.0,
+    }
+}
+
+impl FixedPlan<'_> {
     /// Bytes of the encoded values.
     pub fn encoded_len(&self) -> usize {
         self.encoded_len
     }
 
     /// Encodes the values that the plan was made for.
-    pub fn encode(&self, bytes: &[u8]) -> ChunkedValues {
-        match self.width {
+    pub fn encode(&self, bytes: &[u8]) -> Result<ChunkedValues> {
+        let plain = match self.width {
             1 => self.encode_lanes::<u8>(bytes),
             2 => self.encode_lanes::<u16>(bytes),
             4 => self.encode_lanes::<u32>(bytes),
             8 => self.encode_lanes::<u64>(bytes),
             _ => flat(self.width, bytes),
-        }
+        };
+        plain.compressed(self.options)
     }
 
     fn encode_lanes<T: Lane>(&self, bytes: &[u8]) -> ChunkedValues {
@@ -86,14 +152,15 @@ impl FixedPlan {
             Codec::Flat => flat(self.width, bytes),
             Codec::Inline => inline_bitpacked::<T>(bytes, self.encoded_len),
             Codec::Rle => run_lengths::<T>(bytes, self.encoded_len),
+            Codec::ByteStreamSplit => split_bytes(self.width, bytes),
         }
     }
 }
 
 /// Encodes u32 indices.
-pub fn encode_indices(indices: &[u32]) -> ChunkedValues {
+pub fn encode_indices(indices: &[u32], options: &ColumnOptions) -> Result<ChunkedValues> {
     let bytes: Vec<u8> = indices.iter().flat_map(|i| i.to_le_bytes()).collect();
-    plan(4, &bytes).encode(&bytes)
+    plan(4, &bytes, options).encode(&bytes)
 }
 
 /// Encodes booleans: plain bits.
@@ -113,11 +180,17 @@ pub fn encode_bits(bits: &[u8], len: usize) -> ChunkedValues {
     }
 }
 
-fn flat(width: usize, bytes: &[u8]) -> ChunkedValues {
+/// Plain values of `width` bytes that make a chunk.
+pub fn flat_chunk_values(width: usize) -> usize {
     let mut n = 2;
     while n * 2 * width < MAX_CHUNK_BYTES && n < MAX_CHUNK_VALUES {
         n *= 2;
     }
+    n
+}
+
+fn flat(width: usize, bytes: &[u8]) -> ChunkedValues {
+    let n = flat_chunk_values(width);
     let chunks = chunk_lens(bytes.len() / width, n)
         .map(|n| Chunk {
             values: n,
@@ -129,6 +202,28 @@ fn flat(width: usize, bytes: &[u8]) -> ChunkedValues {
         num_buffers: 1,
         chunks,
         data: bytes.to_vec(),
+    }
+}
+
+/// Chunks of 4 KiB, each with the streams of its own values.
+fn split_bytes(width: usize, bytes: &[u8]) -> ChunkedValues {
+    let mut data = Vec::with_capacity(bytes.len());
+    let mut chunks = Vec::with_capacity(bytes.len() / SPLIT_CHUNK_BYTES + 1);
+    for part in bytes.chunks(SPLIT_CHUNK_BYTES) {
+        let n = part.len() / width;
+        for place in 0..width {
+            data.extend(part.iter().skip(place).step_by(width));
+        }
+        chunks.push(Chunk {
+            values: n,
+            sizes: sizes(n * width, 0),
+        });
+    }
+    ChunkedValues {
+        codec: message::byte_stream_split(width as u64 * 8),
+        num_buffers: 1,
+        chunks,
+        data,
     }
 }
 
@@ -200,6 +295,6 @@ fn for_blocks<T: Lane>(bytes: &[u8], mut f: impl FnMut(&[T])) {
 }
 
 /// Lengths of chunks of `n` values; the last holds the rest.
-fn chunk_lens(total: usize, n: usize) -> impl Iterator<Item = usize> {
+pub fn chunk_lens(total: usize, n: usize) -> impl Iterator<Item = usize> {
     (0..total).step_by(n).map(move |start| n.min(total - start))
 }

@@ -5,6 +5,7 @@ use glaive_codec::bits;
 use super::chunks::{self, Chunk, ChunkedValues, MAX_BUFFERS};
 use super::leaf::ListValues;
 use super::levels::PageLevels;
+use super::options::{ColumnOptions, Structural};
 use super::{EncodedPage, FULL_ZIP_BYTES, full_zip as zip, message};
 use crate::proto::lance::encodings21::CompressiveEncoding;
 use crate::{Error, FileVersion, Result};
@@ -16,11 +17,20 @@ const MAX_CHUNK_BYTES: usize = 8186;
 const MAX_CHUNK_VALUES: usize = 4096;
 
 /// Encodes a page: narrow lists and lists of booleans in chunks, others zipped.
-pub fn encode(lists: &ListValues, levels: &PageLevels, version: FileVersion) -> Result<Option<EncodedPage>> {
+pub fn encode(
+    lists: &ListValues,
+    levels: &PageLevels,
+    options: &ColumnOptions,
+) -> Result<Option<EncodedPage>> {
+    let version = options.version;
     let bits = items_per_value(lists) * lists.bits as usize;
-    if (lists.bits == 1 && version >= FileVersion::V2_2 || bits / 8 < FULL_ZIP_BYTES)
-        && buffer_count(lists) <= MAX_BUFFERS
-    {
+    let narrow = match options.structural {
+        // Cells are whole bytes.
+        Structural::FullZip => lists.bits == 1,
+        Structural::MiniBlock => bits / 4 < MAX_CHUNK_BYTES,
+        Structural::Auto => lists.bits == 1 && version >= FileVersion::V2_2 || bits / 8 < FULL_ZIP_BYTES,
+    };
+    if narrow && buffer_count(lists) <= MAX_BUFFERS {
         return Ok(chunks::mini_block(chunked(lists), None, levels, version));
     }
     full_zip(lists, levels).map(Some)
@@ -28,6 +38,12 @@ pub fn encode(lists: &ListValues, levels: &PageLevels, version: FileVersion) -> 
 
 /// Encodes a page of cells of whole bytes.
 pub fn full_zip(lists: &ListValues, levels: &PageLevels) -> Result<EncodedPage> {
+    let (width, cells) = cells(lists)?;
+    zip::fixed(width, &cells, codec(lists), levels)
+}
+
+/// Bytes of a cell, and the cells: bitmaps and items of each row.
+pub fn cells(lists: &ListValues) -> Result<(usize, Vec<u8>)> {
     let item_bits = items_per_value(lists) * lists.bits as usize;
     let has_nulls = lists.levels.iter().any(|(_, validity)| validity.is_some());
     if !item_bits.is_multiple_of(8) || (lists.bits == 1 && has_nulls) {
@@ -46,7 +62,7 @@ pub fn full_zip(lists: &ListValues, levels: &PageLevels) -> Result<EncodedPage> 
         }
         cells.extend_from_slice(items);
     }
-    zip::fixed(width, &cells, codec(lists), levels)
+    Ok((width, cells))
 }
 
 fn chunked(lists: &ListValues) -> ChunkedValues {
@@ -125,7 +141,8 @@ fn push_bits(source: Option<&Vec<u8>>, start: usize, n: usize, out: &mut Vec<u8>
     out.append(&mut part);
 }
 
-fn codec(lists: &ListValues) -> CompressiveEncoding {
+/// How a reader is told about the codec.
+pub fn codec(lists: &ListValues) -> CompressiveEncoding {
     let wrap = |inner, (dimension, validity): &(u32, Option<Vec<u8>>)| {
         message::fixed_size_list(u64::from(*dimension), validity.is_some(), inner)
     };

@@ -1,10 +1,13 @@
 //! Full-zip pages: each value with its control word, addressable by itself (format chapter 21, 5).
 
+use std::borrow::Cow;
+
 use glaive_codec::general::{self, Scheme};
 
 use super::leaf::{LeafValues, PageValues};
 use super::levels::PageLevels;
-use super::{EncodedPage, fixed_size_list, layer_kinds, message};
+use super::options::{ColumnOptions, Compression};
+use super::{EncodedPage, fixed_size_list, layer_kinds, message, packed, variable};
 use crate::proto::lance::encodings21::{
     CompressiveEncoding, FullZipLayout, PageLayout, full_zip_layout::Details, page_layout::Layout,
 };
@@ -13,11 +16,14 @@ use crate::{Error, Result};
 /// Values longer than this are compressed one by one, if that pays.
 const ZSTD_MIN_LONGEST: usize = 32 * 1024;
 
+/// Smaller pages are not compressed, even if the field asks for it.
+const ZSTD_MIN_BYTES: usize = 32 * 1024;
+
 /// Any values in this layout: for rows that do not fit a chunk.
-pub fn any(values: &PageValues, levels: &PageLevels) -> Result<EncodedPage> {
+pub fn any(values: &PageValues, levels: &PageLevels, options: &ColumnOptions) -> Result<EncodedPage> {
     match values {
         PageValues::Fixed { width, bytes } => fixed(*width, bytes, message::flat(*width as u64 * 8), levels),
-        PageValues::Variable(values) => variable(values, None, 0, levels),
+        PageValues::Variable(values) => variable(values, values.longest(), levels, options),
         PageValues::Bits { bits, len } => {
             // A boolean takes a whole byte here.
             let bytes: Vec<u8> = (0..*len)
@@ -26,7 +32,13 @@ pub fn any(values: &PageValues, levels: &PageLevels) -> Result<EncodedPage> {
             fixed(1, &bytes, message::flat(8), levels)
         }
         PageValues::Lists(lists) => fixed_size_list::full_zip(lists, levels),
-        PageValues::Null => Err(Error::invalid_input("a page of the null type holds no values")),
+        PageValues::Dictionary(_) => Err(Error::unsupported(
+            "a row of a dictionary column has more null or empty lists than a chunk can hold: store plain values instead",
+        )),
+        PageValues::Packed(fields) => packed::zipped(fields, levels, options),
+        PageValues::Null | PageValues::EmptyStruct => {
+            Err(Error::invalid_input("a page of the null type holds no values"))
+        }
     }
 }
 
@@ -55,27 +67,42 @@ pub fn fixed(
     )
 }
 
-/// Variable-width values; `coded` is their FSST form, if that is smaller.
+/// Variable-width values.
 pub fn variable(
     values: &LeafValues,
-    coded: Option<(LeafValues, CompressiveEncoding)>,
     longest: usize,
     levels: &PageLevels,
+    options: &ColumnOptions,
 ) -> Result<EncodedPage> {
-    if longest > ZSTD_MIN_LONGEST
-        && let Some(zipped) = zstd(values)?
-    {
-        let codec = message::general(Scheme::Zstd, message::variable(values.offset_bits));
-        return zip(&zipped, codec, levels);
-    }
-    match coded {
-        Some((coded, codec)) => zip(&coded, codec, levels),
-        None => zip(values, message::variable(values.offset_bits), levels),
-    }
+    let (coded, codec) = code(values, longest, options)?;
+    zip(&coded, codec, levels)
 }
 
-/// Every value compressed by itself, unless that saves less than a tenth.
-fn zstd(values: &LeafValues) -> Result<Option<LeafValues>> {
+/// The cells of variable-width values, and their codec.
+pub fn code<'a>(
+    values: &'a LeafValues,
+    longest: usize,
+    options: &ColumnOptions,
+) -> Result<(Cow<'a, LeafValues>, CompressiveEncoding)> {
+    let large = values.bytes.len() + values.len() * usize::from(values.offset_bits / 8) >= ZSTD_MIN_BYTES;
+    let level = match options.compression {
+        // Readers know zstd here; lz4 is taken for it, as in the format's own writer.
+        Compression::General(Scheme::Zstd, level) => Some(level),
+        Compression::General(Scheme::Lz4, _) => Some(None),
+        Compression::Auto if longest > ZSTD_MIN_LONGEST => Some(None),
+        _ => None,
+    };
+    if let Some(level) = level.filter(|_| large)
+        && let Some(zipped) = zstd(values, level, options.compression == Compression::Auto)?
+    {
+        let codec = message::general(Scheme::Zstd, level, message::variable(values.offset_bits));
+        return Ok((Cow::Owned(zipped), codec));
+    }
+    Ok(variable::fsst(values, longest, options))
+}
+
+/// Every value compressed by itself; if it `must_pay`, only where that saves at least a tenth.
+fn zstd(values: &LeafValues, level: Option<i32>, must_pay: bool) -> Result<Option<LeafValues>> {
     let mut out = LeafValues {
         offsets: Vec::with_capacity(values.offsets.len()),
         bytes: Vec::new(),
@@ -85,18 +112,19 @@ fn zstd(values: &LeafValues) -> Result<Option<LeafValues>> {
     out.offsets.push(0);
     let mut plain = 0;
     for value in values.iter() {
-        general::compress(Scheme::Zstd, None, value, &mut out.bytes)?;
+        general::compress(Scheme::Zstd, level, value, &mut out.bytes)?;
         out.offsets.push(out.bytes.len() as i64);
         plain += value.len();
         // Pictures and other compressed data: the first megabyte tells.
-        if plain > 1 << 20 && out.bytes.len() > plain / 10 * 9 {
+        if must_pay && plain > 1 << 20 && out.bytes.len() > plain / 10 * 9 {
             return Ok(None);
         }
     }
-    Ok((out.bytes.len() <= plain / 10 * 9).then_some(out))
+    Ok((!must_pay || out.bytes.len() <= plain / 10 * 9).then_some(out))
 }
 
-fn zip(values: &LeafValues, codec: CompressiveEncoding, levels: &PageLevels) -> Result<EncodedPage> {
+/// Zips variable-width values that are encoded already.
+pub fn zip(values: &LeafValues, codec: CompressiveEncoding, levels: &PageLevels) -> Result<EncodedPage> {
     let zipper = Zipper::new(levels);
     // pylance takes the width of the length for that of the offsets it builds, so large types need 64 bits.
     let wide = values.offset_bits == 64 || values.bytes.len() > u32::MAX as usize;

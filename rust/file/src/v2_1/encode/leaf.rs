@@ -7,12 +7,14 @@ use arrow_buffer::ArrowNativeType;
 use arrow_schema::DataType;
 use glaive_codec::bits;
 
-use super::levels::PageLevels;
+use super::dictionary_column::DictionaryPage;
+use super::packed;
 use crate::v2_1::ValueShape;
+use crate::v2_1::dictionary_column::max_items;
 use crate::{Error, Result};
 
 /// Variable-width values: offsets from 0 and their bytes.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct LeafValues {
     /// One more than values; the first is 0.
     pub offsets: Vec<i64>,
@@ -25,6 +27,29 @@ pub struct LeafValues {
 }
 
 impl LeafValues {
+    /// No values.
+    pub fn empty(offset_bits: u8, utf8: bool) -> Self {
+        Self {
+            offsets: vec![0],
+            bytes: Vec::new(),
+            offset_bits,
+            utf8,
+        }
+    }
+
+    /// Appends a value.
+    pub fn push(&mut self, value: &[u8]) {
+        self.bytes.extend_from_slice(value);
+        self.offsets.push(self.bytes.len() as i64);
+    }
+
+    /// One value.
+    pub fn value(&self, index: usize) -> &[u8] {
+        let ends = self.offsets.get(index).zip(self.offsets.get(index + 1));
+        ends.and_then(|(start, end)| self.bytes.get(start.as_usize()..end.as_usize()))
+            .unwrap_or_default()
+    }
+
     /// Number of values.
     pub fn len(&self) -> usize {
         self.offsets.len() - 1
@@ -75,6 +100,12 @@ pub enum PageValues {
     Variable(LeafValues),
     /// Fixed-size lists of fixed-width items.
     Lists(ListValues),
+    /// Keys of a dictionary and its items.
+    Dictionary(DictionaryPage),
+    /// Structs without fields.
+    EmptyStruct,
+    /// The fields of packed structs.
+    Packed(Vec<PageValues>),
 }
 
 /// Fixed-size lists, perhaps nested.
@@ -91,23 +122,76 @@ pub struct ListValues {
 }
 
 impl PageValues {
-    /// Joins the leaf arrays of a page; `levels` belong to the same values.
-    pub fn new(arrays: &[ArrayRef], shape: &ValueShape, levels: &PageLevels) -> Result<Self> {
-        let null_levels = levels.of_values();
-        match shape {
-            ValueShape::Null => Ok(Self::Null),
-            ValueShape::Fixed { bits: 1 } => Ok(join_bits(arrays, null_levels)),
+    /// Joins the leaf arrays of a page; `null_levels` are the levels of the same values, if not all are 0. `None` if the
+    /// arrays have more dictionary items than keys can tell apart, so that they need several pages.
+    pub fn new(arrays: &[ArrayRef], shape: &ValueShape, null_levels: Option<&[u16]>) -> Result<Option<Self>> {
+        Ok(Some(match shape {
+            ValueShape::Null => Self::Null,
+            ValueShape::EmptyStruct => Self::EmptyStruct,
+            ValueShape::Dictionary {
+                key_bits,
+                signed,
+                value,
+            } => {
+                let max_items = max_items(*key_bits, *signed);
+                let width = *key_bits as usize / 8;
+                return Ok(
+                    DictionaryPage::join(arrays, width, max_items, value, null_levels)?.map(Self::Dictionary),
+                );
+            }
+            ValueShape::Packed(fields) => Self::Packed(packed::join(arrays, fields, null_levels)?),
+            ValueShape::Fixed { bits: 1 } => join_bits(arrays, null_levels),
             ValueShape::Fixed { bits } => {
                 let width = *bits as usize / 8;
-                Ok(Self::Fixed {
+                Self::Fixed {
                     width,
                     bytes: join_fixed(width, arrays, null_levels)?,
-                })
+                }
             }
-            ValueShape::Variable { offset_bits } => join_variable(*offset_bits, arrays, null_levels),
+            ValueShape::Variable { offset_bits } => join_variable(*offset_bits, arrays, null_levels)?,
             ValueShape::FixedSizeList { dimensions, bits } => {
-                join_lists(dimensions, *bits, arrays, null_levels).map(Self::Lists)
+                Self::Lists(join_lists(dimensions, *bits, arrays, null_levels)?)
             }
+        }))
+    }
+
+    /// The bytes of a value of fixed or variable width; a boolean is one byte.
+    pub fn value(&self, index: usize) -> &[u8] {
+        match self {
+            Self::Bits { bits, len } => match index < *len && bits::get_bit(bits, index) {
+                true => &[1],
+                false => &[0],
+            },
+            Self::Fixed { width, bytes } => bytes.get(index * width..(index + 1) * width).unwrap_or_default(),
+            Self::Variable(values) => values.value(index),
+            _ => &[],
+        }
+    }
+
+    /// Values of fixed or variable width at these places.
+    pub fn take(&self, places: &[usize]) -> Self {
+        match self {
+            Self::Bits { .. } => {
+                let (mut bits, mut len) = (Vec::with_capacity(places.len().div_ceil(8)), 0);
+                for &place in places {
+                    bits::fill_bits(self.value(place) == [1], &mut bits, &mut len, 1);
+                }
+                Self::Bits { bits, len }
+            }
+            Self::Variable(values) => {
+                let mut taken = LeafValues::empty(values.offset_bits, values.utf8);
+                places.iter().for_each(|&place| taken.push(values.value(place)));
+                Self::Variable(taken)
+            }
+            Self::Fixed { width, .. } => Self::Fixed {
+                width: *width,
+                bytes: places
+                    .iter()
+                    .flat_map(|&place| self.value(place))
+                    .copied()
+                    .collect(),
+            },
+            _ => Self::Null,
         }
     }
 }
@@ -226,7 +310,7 @@ fn item_validity(items: &[ArrayRef], per_value: usize, levels: Option<&[u16]>) -
 }
 
 /// Null slots may hold anything in Arrow; zeros pack best and give nothing away.
-fn zero_nulls(width: usize, bytes: &mut [u8], levels: &[u16]) {
+pub fn zero_nulls(width: usize, bytes: &mut [u8], levels: &[u16]) {
     fn mask<const W: usize>(bytes: &mut [u8], levels: &[u16]) {
         for (value, &level) in bytes.as_chunks_mut::<W>().0.iter_mut().zip(levels) {
             let keep = if level == 0 { 0xff } else { 0 };
@@ -360,6 +444,9 @@ fn ends<O: ArrowNativeType>(offsets: &[O]) -> Option<(usize, usize)> {
 
 fn leaf_bytes(array: &ArrayRef) -> usize {
     let rows = array.len();
+    if let Some(packed) = array.as_struct_opt() {
+        return packed.columns().iter().map(leaf_bytes).sum();
+    }
     match ValueShape::of(array.data_type()) {
         Ok(ValueShape::Variable { offset_bits }) => {
             let (first, last) = span(array).unwrap_or_default();

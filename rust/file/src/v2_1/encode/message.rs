@@ -3,9 +3,11 @@
 use glaive_codec::general;
 
 use crate::proto::lance::encodings21::compressive_encoding::Compression;
+use crate::proto::lance::encodings21::variable_packed_struct::FieldEncoding;
+use crate::proto::lance::encodings21::variable_packed_struct::field_encoding::Layout;
 use crate::proto::lance::encodings21::{
-    BufferCompression, CompressionScheme, CompressiveEncoding, FixedSizeList, Flat, Fsst, General,
-    InlineBitpacking, OutOfLineBitpacking, Rle, Variable,
+    BufferCompression, ByteStreamSplit, CompressionScheme, CompressiveEncoding, FixedSizeList, Flat, Fsst,
+    General, InlineBitpacking, OutOfLineBitpacking, PackedStruct, Rle, Variable, VariablePackedStruct,
 };
 
 fn wrap(compression: Compression) -> CompressiveEncoding {
@@ -45,6 +47,12 @@ pub fn rle(bits: u64) -> CompressiveEncoding {
     wrap(Compression::Rle(Box::new(Rle { values, run_lengths })))
 }
 
+/// Streams of the bytes of numbers.
+pub fn byte_stream_split(bits: u64) -> CompressiveEncoding {
+    let values = Some(Box::new(flat(bits)));
+    wrap(Compression::ByteStreamSplit(Box::new(ByteStreamSplit { values })))
+}
+
 /// Offsets and bytes.
 pub fn variable(offset_bits: u8) -> CompressiveEncoding {
     let offsets = Some(Box::new(flat(u64::from(offset_bits))));
@@ -77,15 +85,54 @@ pub fn fixed_size_list(
     })))
 }
 
+/// Rows of fixed-width fields of these bytes.
+pub fn packed_struct(widths: &[usize]) -> CompressiveEncoding {
+    let total: usize = widths.iter().sum();
+    wrap(Compression::PackedStruct(Box::new(PackedStruct {
+        bits_per_value: widths.iter().map(|width| *width as u64 * 8).collect(),
+        values: Some(Box::new(flat(total as u64 * 8))),
+    })))
+}
+
+/// A field of a packed row: its codec, and the bits of its cell or of the length in front.
+pub enum PackedField {
+    /// Fixed width.
+    Fixed(CompressiveEncoding, u64),
+    /// Variable width.
+    Variable(CompressiveEncoding, u64),
+}
+
+/// Rows with fields of variable width.
+pub fn variable_packed_struct(fields: Vec<PackedField>) -> CompressiveEncoding {
+    let field = |field| match field {
+        PackedField::Fixed(value, bits) => (value, Layout::BitsPerValue(bits)),
+        PackedField::Variable(value, bits) => (value, Layout::BitsPerLength(bits)),
+    };
+    let fields = fields
+        .into_iter()
+        .map(field)
+        .map(|(value, layout)| FieldEncoding {
+            value: Some(value),
+            layout: Some(layout),
+        });
+    wrap(Compression::VariablePackedStruct(VariablePackedStruct {
+        fields: fields.collect(),
+    }))
+}
+
 /// A general compressor around `inner`.
-pub fn general(scheme: general::Scheme, inner: CompressiveEncoding) -> CompressiveEncoding {
+pub fn general(
+    scheme: general::Scheme,
+    level: Option<i32>,
+    inner: CompressiveEncoding,
+) -> CompressiveEncoding {
     let scheme = match scheme {
         general::Scheme::Lz4 => CompressionScheme::CompressionAlgorithmLz4,
         general::Scheme::Zstd => CompressionScheme::CompressionAlgorithmZstd,
     };
     let compression = Some(BufferCompression {
         scheme: scheme as i32,
-        level: None,
+        level,
     });
     wrap(Compression::General(Box::new(General {
         compression,

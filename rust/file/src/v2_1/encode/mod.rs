@@ -10,26 +10,32 @@
 mod chunks;
 mod constant;
 mod dictionary;
+mod dictionary_column;
 mod fixed;
 mod fixed_size_list;
 mod full_zip;
 mod leaf;
 mod levels;
 mod message;
+mod options;
+mod packed;
 mod shred;
 mod variable;
 
 use arrow_array::ArrayRef;
 
-use crate::leaves::LeafField;
+use crate::leaves::{LeafField, empty_struct};
 use crate::proto::lance::encodings21::PageLayout;
 use crate::schema::Field;
+use crate::v2_1::ValueShape;
 use crate::{FileVersion, Result};
 
 use leaf::PageValues;
 use levels::PageLevels;
+use options::Structural;
 
 pub use leaf::value_bytes;
+pub use options::ColumnOptions;
 pub use shred::null_in_required;
 
 /// Values at least this long go to full-zip pages.
@@ -52,21 +58,30 @@ pub fn encode_page(
     roots: &[ArrayRef],
     top: &Field,
     leaf: &LeafField,
-    version: FileVersion,
+    options: &ColumnOptions,
     only: bool,
 ) -> Result<Option<EncodedPage>> {
+    let version = options.version;
     let (levels, arrays) = shred::shred(roots, top, leaf, only)?;
+    if leaf.shape == ValueShape::EmptyStruct {
+        return match levels.def() {
+            Some(_) => Err(empty_struct(&leaf.field.name)),
+            None => Ok(Some(constant::empty_structs())),
+        };
+    }
     if levels.all_null() {
         return Ok(Some(constant::all_null(&levels, version)));
     }
-    let values = PageValues::new(&arrays, &leaf.shape, &levels)?;
+    let Some(values) = PageValues::new(&arrays, &leaf.shape, levels.of_values())? else {
+        return Ok(None);
+    };
     if version >= FileVersion::V2_2
         && let Some(page) = constant::scalar(&values, &levels)
     {
         return Ok(Some(page));
     }
-    match encode_values(&values, &levels, version)? {
-        None if levels.rows() <= 1 => full_zip::any(&values, &levels).map(Some),
+    match encode_values(&values, &levels, options)? {
+        None if levels.rows() <= 1 => full_zip::any(&values, &levels, options).map(Some),
         page => Ok(page),
     }
 }
@@ -74,19 +89,23 @@ pub fn encode_page(
 fn encode_values(
     values: &PageValues,
     levels: &PageLevels,
-    version: FileVersion,
+    options: &ColumnOptions,
 ) -> Result<Option<EncodedPage>> {
+    let version = options.version;
     match values {
-        PageValues::Null => Ok(Some(constant::all_null(levels, version))),
-        PageValues::Bits { bits, len } => Ok(chunks::mini_block(
-            fixed::encode_bits(bits, *len),
-            None,
-            levels,
-            version,
-        )),
-        PageValues::Fixed { width, bytes } => encode_fixed(*width, bytes, levels, version),
-        PageValues::Variable(values) => variable::encode(values, levels, version),
-        PageValues::Lists(lists) => fixed_size_list::encode(lists, levels, version),
+        PageValues::Null | PageValues::EmptyStruct => Ok(Some(constant::all_null(levels, version))),
+        PageValues::Bits { .. } if options.structural == Structural::FullZip => {
+            full_zip::any(values, levels, options).map(Some)
+        }
+        PageValues::Bits { bits, len } => {
+            let chunks = fixed::encode_bits(bits, *len).compressed(options)?;
+            Ok(chunks::mini_block(chunks, None, levels, version))
+        }
+        PageValues::Fixed { width, bytes } => encode_fixed(*width, bytes, levels, options),
+        PageValues::Variable(values) => variable::encode(values, levels, options),
+        PageValues::Lists(lists) => fixed_size_list::encode(lists, levels, options),
+        PageValues::Dictionary(page) => page.encode(levels, options),
+        PageValues::Packed(fields) => packed::encode(fields, levels, options),
     }
 }
 
@@ -94,21 +113,32 @@ fn encode_fixed(
     width: usize,
     bytes: &[u8],
     levels: &PageLevels,
-    version: FileVersion,
+    options: &ColumnOptions,
 ) -> Result<Option<EncodedPage>> {
-    if width >= FULL_ZIP_BYTES {
-        return full_zip::fixed(width, bytes, message::flat(width as u64 * 8), levels).map(Some);
-    }
-    let plain = fixed::plan(width, bytes);
-    if let Some(dictionary) = dictionary::of_fixed(width, bytes, plain.encoded_len(), version) {
+    let zipped = match options.structural {
+        Structural::Auto => width >= FULL_ZIP_BYTES,
+        // Two values must fit a chunk.
+        Structural::MiniBlock => width * 2 >= fixed::MAX_CHUNK_BYTES,
+        Structural::FullZip => true,
+    };
+    let plain = fixed::plan(width, bytes, options);
+    if let Some(dictionary) = dictionary::of_fixed(width, bytes, plain.encoded_len(), options)? {
         return Ok(chunks::mini_block(
             dictionary.indices,
             Some(dictionary.items),
             levels,
-            version,
+            options.version,
         ));
     }
-    Ok(chunks::mini_block(plain.encode(bytes), None, levels, version))
+    if zipped {
+        return full_zip::fixed(width, bytes, message::flat(width as u64 * 8), levels).map(Some);
+    }
+    Ok(chunks::mini_block(
+        plain.encode(bytes)?,
+        None,
+        levels,
+        options.version,
+    ))
 }
 
 /// Layers of a page, leaf first.

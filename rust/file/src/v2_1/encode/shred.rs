@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, BinaryArray, StringArray, make_array};
+use arrow_array::{Array, ArrayRef, BinaryArray, StringArray, StructArray, make_array};
 use arrow_buffer::NullBuffer;
 use arrow_data::transform::MutableArrayData;
-use arrow_schema::DataType;
+use arrow_schema::{DataType, Field as ArrowField};
 
 use super::levels::PageLevels;
 use crate::leaves::LeafField;
@@ -128,13 +128,17 @@ impl Walk {
                 .get(step)
                 .ok_or_else(|| Error::invalid_input("a path leaves its schema"))?;
         }
-        Ok(without_views(&array))
+        match field.is_packed() {
+            true => packed_fields(&array, field),
+            false => Ok(without_views(&array)),
+        }
     }
 
     fn mark_nulls(&mut self, depth: usize, field: &Field, array: &ArrayRef) -> Result<()> {
         let nulls = match array.data_type() {
             DataType::Null => Some(NullBuffer::new_null(array.len())),
-            _ => array.nulls().filter(|n| n.null_count() > 0).cloned(),
+            // The items of a dictionary may be null too.
+            _ => array.logical_nulls().filter(|n| n.null_count() > 0),
         };
         let Some(nulls) = nulls else { return Ok(()) };
         let mut newly = 0;
@@ -328,6 +332,24 @@ fn child_of_struct(array: &ArrayRef, field: &Field, step: usize) -> Result<Array
         None => s.columns().get(step).cloned(),
     });
     child.ok_or_else(|| wrong_type(array))
+}
+
+/// The fields of a packed struct in the order of the schema.
+fn packed_fields(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {
+    let children: Vec<ArrayRef> = (0..field.children.len())
+        .map(|step| Ok(without_views(&child_of_struct(array, field, step)?)))
+        .collect::<Result<_>>()?;
+    let named = field.children.iter().zip(&children);
+    let fields: Vec<_> = named
+        .map(|(field, child)| ArrowField::new(&field.name, child.data_type().clone(), true))
+        .collect();
+    let nulls = array.nulls().cloned();
+    Ok(Arc::new(StructArray::try_new_with_length(
+        fields.into(),
+        children,
+        nulls,
+        array.len(),
+    )?))
 }
 
 fn wrong_type(array: &ArrayRef) -> Error {

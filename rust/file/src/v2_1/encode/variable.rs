@@ -1,11 +1,14 @@
 //! Variable-width values: dictionary, FSST or plain; in chunks when narrow, zipped when wide (format chapter 22, 8).
 
+use std::borrow::Cow;
+
 use glaive_codec::fsst::SymbolTable;
 use glaive_codec::variable::mini_block;
 
 use super::chunks::{self, Chunk, ChunkedValues, sizes};
 use super::leaf::LeafValues;
 use super::levels::PageLevels;
+use super::options::{ColumnOptions, Compression, Structural};
 use super::{EncodedPage, FULL_ZIP_BYTES, dictionary, full_zip, message};
 use crate::proto::lance::encodings21::CompressiveEncoding;
 use crate::{FileVersion, Result};
@@ -23,63 +26,94 @@ const FSST_MIN_BYTES: usize = 32 * 1024;
 const FSST_MIN_LONGEST: usize = 5;
 
 /// Encodes a page of variable-width values.
-pub fn encode(values: &LeafValues, levels: &PageLevels, version: FileVersion) -> Result<Option<EncodedPage>> {
-    if let Some(dictionary) = dictionary::of_variable(values, version)? {
+pub fn encode(
+    values: &LeafValues,
+    levels: &PageLevels,
+    options: &ColumnOptions,
+) -> Result<Option<EncodedPage>> {
+    if let Some(dictionary) = dictionary::of_variable(values, options)? {
         return Ok(chunks::mini_block(
             dictionary.indices,
             Some(dictionary.items),
             levels,
-            version,
+            options.version,
         ));
     }
     let longest = values.longest();
-    let coded = if values.utf8 { fsst(values, longest) } else { None };
-    if longest >= FULL_ZIP_BYTES {
-        return full_zip::variable(values, coded, longest, levels).map(Some);
-    }
-    let chunked = match &coded {
-        Some((coded, codec)) => chunk(coded, codec.clone())?,
-        None => chunk(values, message::variable(values.offset_bits))?,
+    let zipped = match options.structural {
+        Structural::Auto => longest >= FULL_ZIP_BYTES,
+        // Two values must fit a chunk.
+        Structural::MiniBlock => longest * 2 + 1024 > chunk_limit(options),
+        Structural::FullZip => true,
     };
-    Ok(chunks::mini_block(chunked, None, levels, version))
+    if zipped {
+        return full_zip::variable(values, longest, levels, options).map(Some);
+    }
+    let (coded, codec) = fsst(values, longest, options);
+    let chunked = chunk(&coded, codec, options)?.compressed(options)?;
+    Ok(chunks::mini_block(chunked, None, levels, options.version))
 }
 
-/// FSST-coded values, if that saves space.
-fn fsst(values: &LeafValues, longest: usize) -> Option<(LeafValues, CompressiveEncoding)> {
-    if values.bytes.len() < FSST_MIN_BYTES || longest < FSST_MIN_LONGEST {
-        return None;
+/// Bytes that a chunk can have.
+fn chunk_limit(options: &ColumnOptions) -> usize {
+    match options.version >= FileVersion::V2_2 {
+        true => 1 << 29,
+        false => 32 << 10,
+    }
+}
+
+/// FSST-coded values if that saves space or is asked for, else the values as they are.
+pub fn fsst<'a>(
+    values: &'a LeafValues,
+    longest: usize,
+    options: &ColumnOptions,
+) -> (Cow<'a, LeafValues>, CompressiveEncoding) {
+    let plain = || (Cow::Borrowed(values), message::variable(values.offset_bits));
+    let pays = values.bytes.len() >= FSST_MIN_BYTES && longest >= FSST_MIN_LONGEST;
+    match options.compression {
+        Compression::Auto if values.utf8 && pays => {}
+        Compression::Fsst if pays => {}
+        Compression::Fsst => return stored(values),
+        _ => return plain(),
     }
     let table = SymbolTable::train(values.iter());
-    let mut bytes = Vec::with_capacity(values.bytes.len() / 2);
-    let mut offsets = Vec::with_capacity(values.offsets.len());
-    offsets.push(0);
+    let mut coded = LeafValues::empty(values.offset_bits, values.utf8);
+    coded.bytes.reserve(values.bytes.len() / 2);
+    coded.offsets.reserve(values.len());
     for value in values.iter() {
-        table.compress(value, &mut bytes);
-        offsets.push(bytes.len() as i64);
+        table.compress(value, &mut coded.bytes);
+        coded.offsets.push(coded.bytes.len() as i64);
     }
     let table = table.to_bytes();
-    if bytes.len() + table.len() >= values.bytes.len() {
-        return None;
+    if coded.bytes.len() + table.len() < values.bytes.len() {
+        return (
+            Cow::Owned(coded),
+            message::fsst(table.to_vec(), values.offset_bits),
+        );
     }
-    let codec = message::fsst(table.to_vec(), values.offset_bits);
-    Some((
-        LeafValues {
-            offsets,
-            bytes,
-            offset_bits: values.offset_bits,
-            utf8: values.utf8,
-        },
-        codec,
-    ))
+    match options.compression {
+        Compression::Fsst => stored(values),
+        _ => plain(),
+    }
 }
 
-fn chunk(values: &LeafValues, codec: CompressiveEncoding) -> Result<ChunkedValues> {
+/// An FSST page whose table says that the values stand as they are.
+fn stored(values: &LeafValues) -> (Cow<'_, LeafValues>, CompressiveEncoding) {
+    let table = SymbolTable::stored().to_bytes().to_vec();
+    (Cow::Borrowed(values), message::fsst(table, values.offset_bits))
+}
+
+fn chunk(values: &LeafValues, codec: CompressiveEncoding, options: &ColumnOptions) -> Result<ChunkedValues> {
+    let target = match options.chunk_bytes {
+        Some(bytes) => usize::try_from(bytes).unwrap_or(0),
+        None => CHUNK_TARGET,
+    };
     let mut data =
         Vec::with_capacity(values.bytes.len() + values.offsets.len() * usize::from(values.offset_bits / 8));
     let mut chunks = Vec::new();
     let mut rest = values.offsets.as_slice();
     while rest.len() > 1 {
-        let n = chunk_len(rest, usize::from(values.offset_bits / 8));
+        let n = chunk_len(rest, usize::from(values.offset_bits / 8), target);
         let start = data.len();
         let window = rest.get(..=n).unwrap_or(rest);
         mini_block::encode(values.offset_bits, window, &values.bytes, &mut data)?;
@@ -98,7 +132,7 @@ fn chunk(values: &LeafValues, codec: CompressiveEncoding) -> Result<ChunkedValue
 }
 
 /// Values of the next chunk: all that are left if they fit, else the largest power of two that does, at least 2.
-fn chunk_len(offsets: &[i64], width: usize) -> usize {
+fn chunk_len(offsets: &[i64], width: usize, target: usize) -> usize {
     let left = offsets.len() - 1;
     let size = |n: usize| {
         let bytes = offsets
@@ -107,11 +141,11 @@ fn chunk_len(offsets: &[i64], width: usize) -> usize {
             .map_or(i64::MAX, |(end, start)| end - start);
         (bytes as usize).saturating_add(width * (n + 1))
     };
-    if left <= MAX_CHUNK_VALUES && (left <= 2 || size(left) <= CHUNK_TARGET) {
+    if left <= MAX_CHUNK_VALUES && (left <= 2 || size(left) <= target) {
         return left;
     }
     let mut n = 2;
-    while n * 2 <= MAX_CHUNK_VALUES && n * 2 < left && size(n * 2) <= CHUNK_TARGET {
+    while n * 2 <= MAX_CHUNK_VALUES && n * 2 < left && size(n * 2) <= target {
         n *= 2;
     }
     n
@@ -124,12 +158,12 @@ mod tests {
     #[test]
     fn chunks_are_powers_of_two_and_the_rest() {
         let short: Vec<i64> = (0..=5000).map(|i| i * 2).collect();
-        assert_eq!(chunk_len(&short, 4), 512);
-        assert_eq!(chunk_len(&short[4800..], 4), 200);
+        assert_eq!(chunk_len(&short, 4, CHUNK_TARGET), 512);
+        assert_eq!(chunk_len(&short[4800..], 4, CHUNK_TARGET), 200);
         let long: Vec<i64> = (0..=5).map(|i| i * 250 * 16).collect();
-        assert_eq!(chunk_len(&long, 4), 2);
-        assert_eq!(chunk_len(&[0, 7], 4), 1);
-        assert_eq!(chunk_len(&[0, 9000, 18000], 4), 2);
-        assert_eq!(chunk_len(&[0, 9000, 18000, 27000], 4), 2);
+        assert_eq!(chunk_len(&long, 4, CHUNK_TARGET), 2);
+        assert_eq!(chunk_len(&[0, 7], 4, CHUNK_TARGET), 1);
+        assert_eq!(chunk_len(&[0, 9000, 18000], 4, CHUNK_TARGET), 2);
+        assert_eq!(chunk_len(&[0, 9000, 18000, 27000], 4, CHUNK_TARGET), 2);
     }
 }
