@@ -15,7 +15,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-RUST_SOURCES := $(shell find rust python/src protos benches -type f 2>/dev/null) \
+RUST_SOURCES := $(shell find rust python/src protos benches -type f -not -name '*.py' -not -name '*.pyc' 2>/dev/null) \
 	Cargo.toml Cargo.lock python/Cargo.toml pyproject.toml
 PYTHON_SOURCES := $(shell find python/glaive -name '*.py' -o -name '*.pyi' -o -name py.typed 2>/dev/null)
 
@@ -31,6 +31,7 @@ help:
 	@echo 'make wheel   the release wheel in dist/, tried in an empty environment'
 	@echo 'make bench   cargo bench'
 	@echo 'make fuzz    a million mutated files'
+	@echo 'make bench-compare   glaive, pylance, Parquet and Vortex on the same data; ARGS="--only scan-text" picks'
 	@echo 'make clean   remove everything that was built'
 
 .PHONY: demo
@@ -70,6 +71,11 @@ fuzz: cargo-found
 bench: cargo-found
 	$(CARGO) bench
 
+# The release wheel is what users get, so it is what is compared. Data stay in target/bench-data.
+.PHONY: bench-compare
+bench-compare: $(VENV)/.bench-deps $(VENV)/.wheel-installed
+	@$(BIN)/python benches/compare --json target/bench-data/result.json $(ARGS)
+
 .PHONY: clean
 clean:
 	rm -rf $(VENV) target dist demo-data python/glaive/_glaive.abi3.so
@@ -99,6 +105,10 @@ $(VENV)/.maturin: $(VENV)/.created
 
 $(VENV)/.demo-deps: pyproject.toml $(VENV)/.created
 	$(call extras,demo)
+	@touch $@
+
+$(VENV)/.bench-deps: pyproject.toml $(VENV)/.created
+	$(call extras,bench)
 	@touch $@
 
 $(VENV)/.dev-deps: pyproject.toml $(VENV)/.created

@@ -4,6 +4,7 @@ mod assemble;
 pub mod container;
 pub mod error;
 pub mod io;
+mod lanes;
 pub mod leaves;
 pub mod parallel;
 pub mod reader;

@@ -15,6 +15,7 @@ use glaive_codec::bitpack::{self, BLOCK_LEN, Lane};
 use super::parts::{Parts, Requests};
 use super::sink::check_expanded;
 use crate::container::BufferRange;
+use crate::lanes::with_lane;
 use crate::{Error, Result};
 
 /// A buffer of `len` values of fixed width.
@@ -31,31 +32,6 @@ enum Packing {
     Bytes(u64),
     Stream { width: usize, bits: u64, signed: bool },
     FastLanes { width: usize, bits: u64 },
-}
-
-/// Runs `$body` with `$lane` naming the unsigned integer of `$bits` bits.
-macro_rules! with_lane {
-    ($bits:expr, $lane:ident => $body:expr) => {
-        match $bits {
-            8 => {
-                type $lane = u8;
-                $body
-            }
-            16 => {
-                type $lane = u16;
-                $body
-            }
-            32 => {
-                type $lane = u32;
-                $body
-            }
-            64 => {
-                type $lane = u64;
-                $body
-            }
-            other => Err(Error::corrupt(format!("bit-packed integers of {other} bits"))),
-        }
-    };
 }
 
 impl Source {

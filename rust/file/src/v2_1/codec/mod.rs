@@ -15,6 +15,7 @@ use glaive_codec::general;
 
 use super::ValueShape;
 use super::sink::Values;
+use crate::lanes::with_lane;
 use crate::proto::lance::encodings21::compressive_encoding::Compression;
 use crate::proto::lance::encodings21::{BufferCompression, CompressionScheme, CompressiveEncoding};
 use crate::{Context, Error, Result};
@@ -28,33 +29,6 @@ const MAX_DEPTH: usize = 8;
 
 /// Chunks of 2.2 can be large, but not larger than this after decompression.
 const MAX_CHUNK_BYTES: usize = 1 << 30;
-
-/// Runs `$body` with `$lane` naming the unsigned integer of `$bits` bits.
-macro_rules! with_lane {
-    ($bits:expr, $lane:ident => $body:expr) => {
-        match $bits {
-            8 => {
-                type $lane = u8;
-                $body
-            }
-            16 => {
-                type $lane = u16;
-                $body
-            }
-            32 => {
-                type $lane = u32;
-                $body
-            }
-            64 => {
-                type $lane = u64;
-                $body
-            }
-            other => Err(Error::corrupt(format!("integers of {other} bits"))),
-        }
-    };
-}
-
-use with_lane;
 
 fn compression(encoding: &CompressiveEncoding) -> Result<&Compression> {
     encoding
