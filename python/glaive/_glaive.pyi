@@ -71,6 +71,7 @@ class Dataset:
         fragment_ids: Sequence[int] | None,
         with_row_id: bool,
         with_row_address: bool,
+        readahead: int | None,
     ) -> Scan:
         """A scan that can run once. `batch_size` None: batches as large as one read."""
 
@@ -104,10 +105,10 @@ class FileReader:
     def metadata(self) -> dict[str, Any]:
         """Layout of the file."""
 
-    def read_range(self, start: int, num_rows: int, batch_size: int) -> Scan:
+    def read_range(self, start: int, num_rows: int, batch_size: int, readahead: int) -> Scan:
         """Rows of a range."""
 
-    def take_rows(self, indices: Sequence[int], batch_size: int) -> Scan:
+    def take_rows(self, indices: Sequence[int], batch_size: int, readahead: int) -> Scan:
         """Rows by position, ascending."""
 
     def read_global_buffer(self, index: int) -> bytes:

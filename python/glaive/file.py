@@ -128,7 +128,7 @@ class LanceFileReader:
     ) -> ReaderResults:
         """Rows `start` to `start + num_rows`; `ValueError` beyond the end."""
         _check_batches(batch_size, batch_readahead)
-        return ReaderResults(self._reader.read_range(start, num_rows, batch_size))
+        return ReaderResults(self._reader.read_range(start, num_rows, batch_size, batch_readahead))
 
     def take_rows(self, indices: Any, *, batch_size: int = 1024, batch_readahead: int = 16) -> ReaderResults:
         """Single rows; `indices` must ascend without repeats."""
@@ -139,7 +139,7 @@ class LanceFileReader:
                 raise InvalidInputError(
                     f"Indices must be sorted in ascending order for file API, got {first} > {second}"
                 )
-        return ReaderResults(self._reader.take_rows(rows, batch_size))
+        return ReaderResults(self._reader.take_rows(rows, batch_size, batch_readahead))
 
     def num_rows(self) -> int:
         """Rows in the file."""

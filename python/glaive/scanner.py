@@ -163,6 +163,7 @@ class _Request:
         self.fragment_ids = _fragment_ids(options.get("fragments"))
         self.with_row_id = bool(options.get("with_row_id"))
         self.with_row_address = bool(options.get("with_row_address"))
+        self.readahead = options.get("batch_readahead")
 
     def with_limit(self, limit: int) -> _Request:
         """The same request with another limit."""

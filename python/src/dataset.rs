@@ -150,7 +150,7 @@ impl PyDataset {
 
     /// A scan that can run once. `batch_size` None: batches as large as one read.
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python function")]
-    #[pyo3(signature = (*, columns, limit, offset, batch_size, fragment_ids, with_row_id, with_row_address))]
+    #[pyo3(signature = (*, columns, limit, offset, batch_size, fragment_ids, with_row_id, with_row_address, readahead))]
     fn scan(
         &self,
         py: Python<'_>,
@@ -161,6 +161,7 @@ impl PyDataset {
         fragment_ids: Option<Vec<u32>>,
         with_row_id: bool,
         with_row_address: bool,
+        readahead: Option<usize>,
     ) -> PyResult<Scan> {
         let options = ScanOptions {
             columns,
@@ -170,6 +171,7 @@ impl PyDataset {
             fragment_ids,
             with_row_id,
             with_row_address,
+            readahead,
         };
         let scan = self.run(py, During::Other, || self.0.scan(options))?;
         Ok(Scan::new(Box::new(scan), self.0.uri().to_owned()))

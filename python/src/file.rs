@@ -1,16 +1,12 @@
 //! `_glaive.FileReader` and `_glaive.FileWriter`: single files.
 
-use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use arrow_array::{RecordBatch, RecordBatchReader};
-use arrow_schema::{ArrowError, SchemaRef};
 use glaive_file::container::{BufferRange, PageInfo};
 use glaive_file::io::{LocalStorage, Storage};
 use glaive_file::proto::lance::encodings21::PageLayout;
-use glaive_file::{
-    Error, FileReader, FileVersion, FileWriter, ReadOptions, Result, Rows, Schema, WriterOptions,
-};
+use glaive_file::scan::{FileScan, Wanted};
+use glaive_file::{BatchSize, Error, FileReader, FileVersion, FileWriter, Result, Schema, WriterOptions};
 use prost::Message;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -18,9 +14,6 @@ use pyo3::types::{PyBytes, PyDict};
 use crate::arrow;
 use crate::errors::{During, raise, run_at, to_py, warn};
 use crate::scan::Scan;
-
-/// Bytes, by estimate, that one read covers; it is cut into batches without a copy.
-const WINDOW_BYTES: u64 = 32 << 20;
 
 /// Position and size.
 type Buffer = (u64, u64);
@@ -32,7 +25,6 @@ type Page = (Vec<Buffer>, String);
 pub struct PyFileReader {
     path: String,
     reader: Arc<FileReader>,
-    columns: Option<Vec<String>>,
     /// Of what is read: some columns, or all.
     schema: Arc<Schema>,
     num_rows: u64,
@@ -81,7 +73,14 @@ impl PyFileReader {
     }
 
     /// Rows of a range.
-    fn read_range(&self, py: Python<'_>, start: u64, num_rows: u64, batch_size: usize) -> PyResult<Scan> {
+    fn read_range(
+        &self,
+        py: Python<'_>,
+        start: u64,
+        num_rows: u64,
+        batch_size: usize,
+        readahead: usize,
+    ) -> PyResult<Scan> {
         let end = start.saturating_add(num_rows);
         if end > self.num_rows {
             let rows = self.num_rows;
@@ -91,17 +90,23 @@ impl PyFileReader {
             );
             return Err(raise(py, "InvalidInputError", text));
         }
-        Ok(self.scan(Wanted::Range(start..end), batch_size))
+        self.scan(py, Wanted::Range(start..end), batch_size, readahead)
     }
 
     /// Rows by position, ascending.
-    fn take_rows(&self, py: Python<'_>, indices: Vec<u64>, batch_size: usize) -> PyResult<Scan> {
+    fn take_rows(
+        &self,
+        py: Python<'_>,
+        indices: Vec<u64>,
+        batch_size: usize,
+        readahead: usize,
+    ) -> PyResult<Scan> {
         let not_ascending = indices.windows(2).any(|pair| matches!(pair, [a, b] if a >= b));
         let beyond = indices.last().filter(|last| **last >= self.num_rows);
         let fault = match beyond {
             _ if not_ascending => "Requested row indices are not strictly increasing".to_owned(),
             Some(last) => format!("cannot read row {last} from columns with {} rows", self.num_rows),
-            None => return Ok(self.scan(Wanted::Indices(indices), batch_size)),
+            None => return self.scan(py, Wanted::Indices(indices), batch_size, readahead),
         };
         Err(raise(py, "InvalidInputError", format!("{}: {fault}", self.path)))
     }
@@ -129,7 +134,6 @@ impl PyFileReader {
         Ok(Self {
             path: path.to_owned(),
             reader: Arc::new(reader),
-            columns,
             schema,
             num_rows,
         })
@@ -145,20 +149,13 @@ impl PyFileReader {
         (0..tail.num_columns()).map(column).collect()
     }
 
-    fn scan(&self, wanted: Wanted, batch_size: usize) -> Scan {
-        let row_bytes = self.reader.tail().file_size() / self.num_rows.max(1);
-        let size = batch_size.max(1);
-        let window = usize::try_from(WINDOW_BYTES / row_bytes.max(1)).unwrap_or(usize::MAX);
-        let scan = FileScan {
-            reader: self.reader.clone(),
-            columns: self.columns.clone(),
-            schema: self.schema.to_arrow().into(),
-            wanted,
-            window: (window / size).max(1).saturating_mul(size),
-            batch_size: size,
-            open: None,
-        };
-        Scan::new(Box::new(scan), self.path.clone())
+    fn scan(&self, py: Python<'_>, wanted: Wanted, batch_size: usize, readahead: usize) -> PyResult<Scan> {
+        let (reader, schema) = (self.reader.clone(), self.schema.clone());
+        let size = BatchSize::Rows(batch_size);
+        let scan = self.run(py, || {
+            FileScan::new(reader, schema, wanted, size, Some(readahead))
+        })?;
+        Ok(Scan::new(Box::new(scan), self.path.clone()))
     }
 }
 
@@ -179,81 +176,6 @@ fn storage_of(path: &str) -> Result<(LocalStorage, &str)> {
         Some(split) => split,
     };
     Ok((LocalStorage::from_uri(directory)?, name))
-}
-
-/// Rows that are still to be read.
-enum Wanted {
-    Range(Range<u64>),
-    Indices(Vec<u64>),
-}
-
-/// Rows of a file, batch by batch.
-struct FileScan {
-    reader: Arc<FileReader>,
-    columns: Option<Vec<String>>,
-    schema: SchemaRef,
-    wanted: Wanted,
-    window: usize,
-    batch_size: usize,
-    /// Rows that were read but not yet handed out.
-    open: Option<RecordBatch>,
-}
-
-impl FileScan {
-    fn read_window(&mut self) -> Result<Option<RecordBatch>> {
-        let columns: Option<Vec<&str>> = self
-            .columns
-            .as_ref()
-            .map(|names| names.iter().map(String::as_str).collect());
-        let read = |rows: Rows<'_>| {
-            let batch = self
-                .reader
-                .read(columns.as_deref(), rows, &ReadOptions::default())?;
-            Ok(Some(batch))
-        };
-        match &mut self.wanted {
-            Wanted::Range(range) if range.is_empty() => Ok(None),
-            Wanted::Range(range) => {
-                let end = range.end.min(range.start.saturating_add(self.window as u64));
-                let rows = std::mem::replace(&mut range.start, end)..end;
-                read(Rows::Range(rows))
-            }
-            Wanted::Indices(indices) if indices.is_empty() => Ok(None),
-            Wanted::Indices(indices) => {
-                let rest = indices.split_off(self.window.min(indices.len()));
-                let rows = std::mem::replace(indices, rest);
-                read(Rows::Indices(&rows))
-            }
-        }
-    }
-}
-
-impl Iterator for FileScan {
-    type Item = std::result::Result<RecordBatch, ArrowError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let window = match self.open.take() {
-            Some(window) => window,
-            None => match self.read_window() {
-                Ok(window) => window?,
-                Err(error) => {
-                    self.wanted = Wanted::Range(0..0);
-                    return Some(Err(ArrowError::ExternalError(Box::new(error))));
-                }
-            },
-        };
-        let rows = window.num_rows().min(self.batch_size);
-        if rows < window.num_rows() {
-            self.open = Some(window.slice(rows, window.num_rows() - rows));
-        }
-        Some(Ok(window.slice(0, rows)))
-    }
-}
-
-impl RecordBatchReader for FileScan {
-    fn schema(&self) -> SchemaRef {
-        self.schema.clone()
-    }
 }
 
 /// A file that is being written.

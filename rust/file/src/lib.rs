@@ -1,6 +1,7 @@
 //! Reader and writer of one Lance data file: container, schema, page layouts and local I/O.
 
 mod assemble;
+pub mod batches;
 pub mod container;
 pub mod error;
 pub mod io;
@@ -8,12 +9,14 @@ mod lanes;
 pub mod leaves;
 pub mod parallel;
 pub mod reader;
+pub mod scan;
 pub mod schema;
 mod v2_0;
 pub mod v2_1;
 pub mod version;
 pub mod writer;
 
+pub use batches::BatchSize;
 pub use error::{Context, Error, ErrorKind, Result};
 pub use reader::{FieldSource, FileReader, ReadOptions, Rows, read_fields};
 pub use schema::{Field, LogicalType, Schema};

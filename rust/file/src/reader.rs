@@ -155,10 +155,19 @@ impl FileReader {
         options: &ReadOptions,
     ) -> Result<RecordBatch> {
         let schema = self.schema()?;
-        let schema = match columns {
-            Some(names) => Arc::new(schema.project(names)?),
-            None => schema.clone(),
-        };
+        match columns {
+            Some(names) => self.read_projected(&schema.project(names)?, rows, options),
+            None => self.read_projected(schema, rows, options),
+        }
+    }
+
+    /// Reads rows of the fields of `schema`, a projection of the file's own.
+    pub(crate) fn read_projected(
+        &self,
+        schema: &Schema,
+        rows: Rows<'_>,
+        options: &ReadOptions,
+    ) -> Result<RecordBatch> {
         let total = self.num_rows()?;
         check_rows(&rows, total).context(|| self.path())?;
         let n = rows.count() as usize;
@@ -451,7 +460,7 @@ fn fetch_file(reader: &FileReader, reads: &mut [&mut PageRead]) -> Result<()> {
 }
 
 /// Rows times columns from which starting threads pays.
-const PARALLEL_VALUES: usize = 1 << 18;
+pub(crate) const PARALLEL_VALUES: usize = 1 << 18;
 
 fn decode_all(
     leaves: &[Leaf<'_>],

@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::ArrayRef;
+use glaive_file::batches::Windows;
 use glaive_file::{
-    Context, Error, Field, FieldSource, FileReader, FileVersion, ReadOptions, Result, Rows, read_fields,
+    BatchSize, Context, Error, Field, FieldSource, FileReader, FileVersion, ReadOptions, Result, Rows,
+    read_fields,
 };
 
 use crate::deletion::DeletionVector;
@@ -114,14 +116,32 @@ pub(crate) struct OpenFiles {
 }
 
 impl OpenFiles {
-    /// Reads rows of fields. A field in no file is null.
-    pub(crate) fn read(&self, fields: &[Arc<Field>], rows: Rows<'_>) -> Result<Vec<ArrayRef>> {
-        let sources: Vec<_> = self
-            .sources
-            .iter()
+    /// Reads rows of fields. A field in no file is null. 0 threads: as many as pay.
+    pub(crate) fn read(
+        &self,
+        fields: &[Arc<Field>],
+        rows: Rows<'_>,
+        threads: usize,
+    ) -> Result<Vec<ArrayRef>> {
+        read_fields(&self.sources(), fields, rows, &ReadOptions { threads })
+    }
+
+    /// How to cut a scan of `wanted` of the `total` rows into reads.
+    pub(crate) fn windows(
+        &self,
+        fields: &[Arc<Field>],
+        total: u64,
+        wanted: u64,
+        size: BatchSize,
+    ) -> Result<Windows> {
+        Windows::new(&self.sources(), fields, total, wanted, size)
+    }
+
+    fn sources(&self) -> Vec<FieldSource<'_>> {
+        let sources = self.sources.iter();
+        sources
             .map(|(reader, columns)| FieldSource { reader, columns })
-            .collect();
-        read_fields(&sources, fields, rows, &ReadOptions::default())
+            .collect()
     }
 }
 

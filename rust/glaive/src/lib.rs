@@ -26,8 +26,9 @@ mod versions;
 pub mod write;
 
 pub use dataset::{Dataset, FragmentHandle, OpenOptions, VersionInfo, VersionSummary};
+pub use glaive_file::BatchSize;
 pub use glaive_file::{Error, ErrorKind, Field, FileVersion, LogicalType, Result, Schema, io};
-pub use scan::{BatchSize, Scan, ScanOptions};
+pub use scan::{Scan, ScanOptions};
 pub use write::{WarningListener, WriteDestination, WriteMode, WriteParams, WriteProgress};
 
 /// The messages of the table format, generated from `protos/`.

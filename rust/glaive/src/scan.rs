@@ -1,21 +1,20 @@
 //! Scanning: the live rows of fragments in order, in batches of an exact size.
 //!
 //! Rows are counted live: `limit`, `offset` and batches know nothing of deleted rows. A batch never crosses a
-//! fragment. To keep reads large and decoding cheap, rows are read in windows of about 32 MiB, which are cut into
-//! batches without copying.
+//! fragment. To keep reads large and decoding cheap, rows are read in windows of some megabytes, several at a time and
+//! ahead of the caller, which are cut into batches without copying.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::{
-    Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, RecordBatchReader, make_array,
-};
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchReader};
 use arrow_buffer::BooleanBufferBuilder;
-use arrow_data::transform::MutableArrayData;
 use arrow_schema::{ArrowError, SchemaRef};
 use arrow_select::filter::filter;
-use glaive_file::{Context, Error, Result, Rows};
+use glaive_file::batches::{Batches, DecodedRows, Windows};
+use glaive_file::parallel::Ahead;
+use glaive_file::{BatchSize, Context, Error, Result, Rows};
 
 use crate::data_file::OpenFiles;
 use crate::dataset::{Dataset, FragmentHandle};
@@ -25,35 +24,8 @@ use crate::projection::{Projection, RowOrigin};
 /// Rows of a batch unless told otherwise.
 pub const DEFAULT_BATCH_SIZE: usize = 8192;
 
-/// Stored bytes that one read of a fragment covers, by estimate.
-const WINDOW_BYTES: u64 = 32 << 20;
-
-/// Assumed bytes of a row where an early writer left out the sizes of files.
-const UNKNOWN_ROW_BYTES: u64 = 1024;
-
-/// Buffers of arrays start at multiples of this many bytes.
-const ALIGNMENT: usize = 64;
-
-/// Most rows that one read covers.
-const WINDOW_ROWS: u64 = 1 << 20;
-
-/// How many rows a batch has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BatchSize {
-    /// Exactly so many, but for the last of a fragment. At least 1.
-    Rows(usize),
-    /// Whatever one read covers: best for reading a whole table.
-    Large,
-}
-
-impl Default for BatchSize {
-    fn default() -> Self {
-        Self::Rows(DEFAULT_BATCH_SIZE)
-    }
-}
-
 /// What to scan.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct ScanOptions {
     /// Names in the order of the result: top-level fields, paths (`st.x`, a flat column of that name) and the system
     /// columns `_rowid`, `_rowaddr`, `_rowoffset`. `None`: all fields.
@@ -70,18 +42,29 @@ pub struct ScanOptions {
     pub with_row_id: bool,
     /// Adds `_rowaddr` at the end.
     pub with_row_address: bool,
+    /// Reads that may be under way before their rows are asked for. `None`: what suits the machine, which is also the most.
+    pub readahead: Option<usize>,
+}
+
+impl Default for ScanOptions {
+    fn default() -> Self {
+        Self {
+            columns: None,
+            limit: None,
+            offset: None,
+            batch_size: BatchSize::Rows(DEFAULT_BATCH_SIZE),
+            fragment_ids: None,
+            with_row_id: false,
+            with_row_address: false,
+            readahead: None,
+        }
+    }
 }
 
 /// A stream of batches. Nothing is read before the first one is asked for.
 pub struct Scan {
-    projection: Projection,
-    pieces: VecDeque<Piece>,
-    open: Option<OpenPiece>,
-    /// Rows that were read but not yet handed out.
-    window: Option<RecordBatch>,
-    /// Rows of the window that were handed out.
-    handed_out: usize,
-    batch_size: BatchSize,
+    schema: SchemaRef,
+    batches: Batches<Ahead<Window, RecordBatch>>,
 }
 
 /// Live rows of one fragment.
@@ -95,10 +78,30 @@ struct Piece {
 
 /// A piece whose files are open.
 struct OpenPiece {
-    piece: Piece,
+    fragment: FragmentHandle,
+    first_position: u64,
     files: OpenFiles,
     deletions: Option<Arc<DeletionVector>>,
-    window_rows: u64,
+    windows: Windows,
+}
+
+/// One read: live rows of one fragment.
+struct Window {
+    piece: Arc<OpenPiece>,
+    live: Range<u64>,
+    /// Threads to decode it with: all, if it is the only one.
+    threads: usize,
+}
+
+/// The windows still to be read. Files are opened when their turn comes.
+struct Plan {
+    pieces: VecDeque<Piece>,
+    /// The piece whose windows come next, and its rows that none of them covers yet.
+    open: Option<(Arc<OpenPiece>, Range<u64>)>,
+    projection: Arc<Projection>,
+    size: BatchSize,
+    decoded: DecodedRows,
+    first: bool,
 }
 
 impl Dataset {
@@ -112,14 +115,26 @@ impl Dataset {
         }
         let columns = options.columns.as_deref();
         let projection = Projection::of_scan(self, columns, options.with_row_id, options.with_row_address)?;
+        let projection = Arc::new(projection);
         let pieces = plan(self, &options)?;
-        Ok(Scan {
-            projection,
+        let rows = pieces
+            .iter()
+            .fold(0u64, |sum, piece| sum.saturating_add(piece.rows()));
+        let values = rows.saturating_mul(projection.fields.len() as u64);
+        let (threads, depth) = glaive_file::scan::ahead(values, options.readahead);
+        let plan = Plan {
             pieces,
             open: None,
-            window: None,
-            handed_out: 0,
-            batch_size: options.batch_size,
+            projection: projection.clone(),
+            size: options.batch_size,
+            decoded: DecodedRows::default(),
+            first: true,
+        };
+        let (schema, decoded) = (projection.schema().clone(), plan.decoded.clone());
+        let read = move |window: Window| window.read(&projection, &decoded);
+        Ok(Scan {
+            schema,
+            batches: Batches::new(Ahead::new(plan, threads, depth, read), options.batch_size),
         })
     }
 }
@@ -165,94 +180,90 @@ fn select(all: Vec<Piece>, ids: Option<&[u32]>) -> Result<VecDeque<Piece>> {
     ids.iter().map(piece_of).collect()
 }
 
-impl Scan {
-    /// The next batch; `None` at the end.
-    ///
-    /// # Errors
-    /// As reading the data files fails. The scan then ends.
-    pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
-        if self.window.is_none() {
-            self.handed_out = 0;
-            self.window = self.read_window().inspect_err(|_| {
-                self.pieces.clear();
-                self.open = None;
-            })?;
-        }
-        let Some(window) = self.window.take() else {
-            return Ok(None);
-        };
-        let start = self.handed_out;
-        let batch = match self.batch_size {
-            BatchSize::Rows(rows) if rows < window.num_rows() => {
-                self.window = Some(window.slice(rows, window.num_rows() - rows));
-                self.handed_out += rows;
-                window.slice(0, rows)
-            }
-            _ => window,
-        };
-        if start.is_multiple_of(ALIGNMENT) {
-            Ok(Some(batch))
-        } else {
-            aligned(&batch).map(Some)
-        }
+impl Piece {
+    fn rows(&self) -> u64 {
+        self.live.end - self.live.start
     }
 
-    fn read_window(&mut self) -> Result<Option<RecordBatch>> {
-        let mut open = match self.open.take() {
-            Some(open) => open,
-            None => match self.pieces.pop_front() {
-                None => return Ok(None),
-                Some(piece) => self.open(piece)?,
-            },
-        };
-        let id = open.piece.fragment.id();
-        let batch = open.read(&self.projection).context(|| format!("fragment {id}"))?;
-        self.open = Some(open).filter(|open| !open.piece.live.is_empty());
-        Ok(Some(batch))
-    }
-
-    fn open(&self, piece: Piece) -> Result<OpenPiece> {
-        let (fragment, dataset) = (&piece.fragment, piece.fragment.dataset());
+    fn open(self, projection: &Projection, size: BatchSize) -> Result<(Arc<OpenPiece>, Range<u64>)> {
+        let Self {
+            fragment,
+            live,
+            first_position,
+        } = self;
+        let (dataset, fields) = (fragment.dataset(), &projection.fields);
         let files = dataset
             .cache()
-            .open(dataset.storages(), fragment.metadata(), &self.projection.fields)?;
-        let window_rows = self.window_rows(fragment)?;
-        Ok(OpenPiece {
+            .open(dataset.storages(), fragment.metadata(), fields)?;
+        let windows = files.windows(fields, fragment.physical_rows()?, live.end - live.start, size)?;
+        let deletions = fragment.deletions()?;
+        let piece = OpenPiece {
+            fragment,
+            first_position,
             files,
-            deletions: fragment.deletions()?,
-            window_rows,
-            piece,
-        })
-    }
-
-    /// Rows of one read: about [`WINDOW_BYTES`], and whole batches.
-    fn window_rows(&self, fragment: &FragmentHandle) -> Result<u64> {
-        let mut sizes = fragment.metadata().files.iter().map(|file| file.size);
-        let bytes = sizes.try_fold(0u64, |sum, size| Some(sum.saturating_add(size?)));
-        let row_bytes = match bytes {
-            Some(bytes) => (bytes / fragment.physical_rows()?.max(1)).max(1),
-            None => UNKNOWN_ROW_BYTES,
+            deletions,
+            windows,
         };
-        let rows = (WINDOW_BYTES / row_bytes).clamp(1, WINDOW_ROWS);
-        match self.batch_size {
-            BatchSize::Large => Ok(rows),
-            BatchSize::Rows(size) => Ok((rows / size as u64).max(1).saturating_mul(size as u64)),
-        }
+        Ok((Arc::new(piece), live))
+    }
+}
+
+impl Iterator for Plan {
+    type Item = Result<Window>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (piece, mut live) = match self.open.take() {
+            Some(open) => open,
+            None => {
+                let piece = self.pieces.pop_front()?;
+                let id = piece.fragment.id();
+                match piece.open(&self.projection, self.size) {
+                    Ok(open) => open,
+                    Err(e) => return Some(Err(e.context(format!("fragment {id}")))),
+                }
+            }
+        };
+        let end = piece.window_end(live.start, &self.decoded).min(live.end);
+        let rows = live.start..end;
+        live.start = end;
+        self.open = (!live.is_empty()).then(|| (piece.clone(), live));
+        let more = self.open.is_some() || !self.pieces.is_empty();
+        let alone = std::mem::replace(&mut self.first, false) && !more;
+        Some(Ok(Window {
+            piece,
+            live: rows,
+            threads: if alone { 0 } else { 1 },
+        }))
+    }
+}
+
+impl Window {
+    fn read(self, projection: &Projection, decoded: &DecodedRows) -> Result<RecordBatch> {
+        let id = self.piece.fragment.id();
+        let batch = self.piece.read(self.live, projection, self.threads);
+        let batch = batch.context(|| format!("fragment {id}"))?;
+        decoded.add(batch.columns(), batch.num_rows());
+        Ok(batch)
     }
 }
 
 impl OpenPiece {
-    /// Reads the next window and removes it from the piece.
-    fn read(&mut self, projection: &Projection) -> Result<RecordBatch> {
-        let start = self.piece.live.start;
-        let end = self.piece.live.end.min(start.saturating_add(self.window_rows));
-        self.piece.live.start = end;
-        let physical = self.physical_range(start..end);
-        let rows =
-            usize::try_from(end - start).map_err(|_| Error::invalid_input("a batch of too many rows"))?;
+    fn window_end(&self, start: u64, decoded: &DecodedRows) -> u64 {
+        let rows = self.windows.rows(decoded);
+        match &self.deletions {
+            // Pages end at physical rows.
+            None => self.windows.end(start, rows),
+            Some(_) => start.saturating_add(rows),
+        }
+    }
+
+    fn read(&self, live: Range<u64>, projection: &Projection, threads: usize) -> Result<RecordBatch> {
+        let physical = self.physical_range(live.clone());
+        let rows = usize::try_from(live.end - live.start)
+            .map_err(|_| Error::invalid_input("a batch of too many rows"))?;
         let arrays = self
             .files
-            .read(&projection.fields, Rows::Range(physical.clone()))?;
+            .read(&projection.fields, Rows::Range(physical.clone()), threads)?;
         let deletions = self
             .deletions
             .as_deref()
@@ -265,10 +276,10 @@ impl OpenPiece {
         if projection.needs_origin() {
             let is_live = |offset: &u64| !deletions.is_some_and(|deleted| is_deleted(deleted, *offset));
             offsets.extend(physical.filter(is_live));
-            positions.extend((start..end).map(|position| self.piece.first_position + position));
+            positions.extend(live.map(|position| self.first_position + position));
         }
         let origin = RowOrigin {
-            fragment: self.piece.fragment.id(),
+            fragment: self.fragment.id(),
             offsets: &offsets,
             positions: &positions,
         };
@@ -284,24 +295,6 @@ impl OpenPiece {
             _ => live,
         }
     }
-}
-
-/// A copy of a batch. Slices that start at a row which is no multiple of 64 would give buffers that start in the middle of a
-/// cache line.
-fn aligned(batch: &RecordBatch) -> Result<RecordBatch> {
-    let copy = |array: &ArrayRef| -> Result<ArrayRef> {
-        let data = array.to_data();
-        let mut copy = MutableArrayData::new(vec![&data], false, data.len());
-        copy.try_extend(0, 0, data.len())?;
-        Ok(make_array(copy.freeze()))
-    };
-    let columns = batch.columns().iter().map(copy).collect::<Result<_>>()?;
-    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    Ok(RecordBatch::try_new_with_options(
-        batch.schema(),
-        columns,
-        &options,
-    )?)
 }
 
 fn is_deleted(deletions: &DeletionVector, offset: u64) -> bool {
@@ -327,18 +320,27 @@ fn drop_deleted(
     arrays.iter().map(|array| Ok(filter(array, &live)?)).collect()
 }
 
+impl Scan {
+    /// The next batch; `None` at the end.
+    ///
+    /// # Errors
+    /// As reading the data files fails. The scan then ends.
+    pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        self.batches.next().transpose()
+    }
+}
+
 impl Iterator for Scan {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.next_batch()
-            .map_err(|e| ArrowError::ExternalError(Box::new(e)))
-            .transpose()
+        let batch = self.batches.next()?;
+        Some(batch.map_err(|e| ArrowError::ExternalError(Box::new(e))))
     }
 }
 
 impl RecordBatchReader for Scan {
     fn schema(&self) -> SchemaRef {
-        self.projection.schema().clone()
+        self.schema.clone()
     }
 }

@@ -82,7 +82,7 @@ fn read_fragment(
     let files = dataset
         .cache()
         .open(dataset.storages(), fragment.metadata(), &projection.fields)?;
-    let arrays = files.read(&projection.fields, Rows::Indices(&offsets))?;
+    let arrays = files.read(&projection.fields, Rows::Indices(&offsets), 0)?;
     let origin = RowOrigin {
         fragment: fragment.id(),
         offsets: &offsets,

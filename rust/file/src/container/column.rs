@@ -98,6 +98,20 @@ impl ColumnInfo {
             is_blob,
         })
     }
+
+    /// Bytes of the buffers of all pages.
+    pub fn stored_bytes(&self) -> u64 {
+        let buffers = self.pages.iter().flat_map(|page| &page.buffers);
+        buffers.fold(0, |sum: u64, buffer| sum.saturating_add(buffer.size))
+    }
+
+    /// Where each page ends, in items of the column.
+    pub fn page_ends(&self) -> Vec<u64> {
+        self.pages
+            .iter()
+            .map(|page| page.first_row + page.length)
+            .collect()
+    }
 }
 
 fn decode_page(

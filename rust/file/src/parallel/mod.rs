@@ -1,9 +1,13 @@
-//! Work on all cores, without a thread pool: threads live for one call, so nothing survives a fork.
+//! Work on all cores, without a thread pool: threads live for one call or one scan, and start at its first use.
+
+mod ahead;
 
 use std::sync::Mutex;
 use std::thread;
 
 use crate::{Error, Result};
+
+pub use ahead::Ahead;
 
 /// Cores this process may use.
 pub fn cores() -> usize {
