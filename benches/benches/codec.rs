@@ -94,17 +94,21 @@ fn fsst_text(c: &mut Criterion, name: &str, (offsets, bytes): (Vec<i32>, Vec<u8>
                 .for_each(|value| table.compress(value, &mut out));
         });
     });
-    let (mut ends, mut out) = (Vec::<i32>::new(), Vec::new());
+    let code_ends: Vec<usize> = compressed
+        .iter()
+        .scan(0, |end, value| {
+            *end += value.len();
+            Some(*end)
+        })
+        .collect();
+    let codes = compressed.concat();
+    let (mut ends, mut out) = (vec![0i32; values.len()], Vec::new());
     group.bench_function("decompress_all", |b| {
         b.iter(|| {
-            ends.clear();
             out.clear();
+            let append = |bytes: &[u8]| out.extend_from_slice(bytes);
             table
-                .decompress_all(
-                    black_box(&compressed).iter().map(Vec::as_slice),
-                    &mut out,
-                    &mut ends,
-                )
+                .decompress_all(black_box(&codes), code_ends.iter().copied(), 0, &mut ends, append)
                 .unwrap();
         });
     });
@@ -190,14 +194,13 @@ fn bench_variable(c: &mut Criterion) {
         mini_block::encode(32, window, &bytes, &mut chunk).unwrap();
         chunks.push(chunk);
     }
-    let (mut out, mut ends) = (Vec::new(), Vec::<i32>::new());
+    let (mut out, mut ends) = (Vec::new(), vec![0i32; chunks.len() * CHUNK]);
     group.bench_function("decode", |b| {
         b.iter(|| {
             out.clear();
-            ends.clear();
-            for chunk in black_box(&chunks) {
+            for (chunk, ends) in black_box(&chunks).iter().zip(ends.chunks_mut(CHUNK)) {
                 let values = VariableChunk::parse(chunk, 32, CHUNK).unwrap();
-                values.append_offsets_to(out.len() as i64, &mut ends).unwrap();
+                values.store_ends(out.len() as i64, ends).unwrap();
                 out.extend_from_slice(values.data());
             }
         });

@@ -1,5 +1,6 @@
 //! Symbol tables: round trips, the limits of the format, damaged input.
 
+use glaive_codec::CodecError;
 use glaive_codec::fsst::{SymbolTable, TABLE_LEN};
 use proptest::prelude::*;
 
@@ -39,14 +40,34 @@ fn check(values: &[Vec<u8>]) -> usize {
         parsed.decompress(codes, &mut out).unwrap();
         assert_eq!(out, [b"before", &value[..]].concat());
     }
-    let (mut out, mut offsets) = (b"before".to_vec(), vec![6i32]);
-    parsed
-        .decompress_all(compressed.iter().map(Vec::as_slice), &mut out, &mut offsets)
-        .unwrap();
-    assert_eq!(out[6..], values.concat());
+    let (out, offsets) = decompress_all(&parsed, &compressed, 6).unwrap();
+    assert_eq!(out, values.concat());
     let lengths: Vec<_> = offsets.windows(2).map(|w| (w[1] - w[0]) as usize).collect();
     assert_eq!(lengths, values.iter().map(Vec::len).collect::<Vec<_>>());
     compressed.iter().map(Vec::len).sum()
+}
+
+/// The strings, and an offset of `base` followed by their ends.
+fn decompress_all(
+    table: &SymbolTable,
+    values: &[Vec<u8>],
+    base: i32,
+) -> Result<(Vec<u8>, Vec<i32>), CodecError> {
+    let mut code_ends = vec![];
+    values.iter().fold(0, |end, value| {
+        code_ends.push(end + value.len());
+        end + value.len()
+    });
+    let (mut out, mut offsets) = (vec![], vec![base; values.len() + 1]);
+    let append = |bytes: &[u8]| out.extend_from_slice(bytes);
+    table.decompress_all(
+        &values.concat(),
+        code_ends,
+        base as usize,
+        &mut offsets[1..],
+        append,
+    )?;
+    Ok((out, offsets))
 }
 
 fn compress(table: &SymbolTable, value: &[u8]) -> Vec<u8> {
@@ -91,9 +112,11 @@ proptest! {
             parsed.decompress(v, &mut out).map(|()| out)
         }).collect();
         prop_assert_eq!(&one_by_one.ok(), &expected);
-        let mut out = vec![];
-        let all = parsed.decompress_all::<i64>(values.iter().map(Vec::as_slice), &mut out, &mut vec![]);
-        prop_assert_eq!(all.ok().map(|()| out), expected.map(|e| e.concat()));
+        let all = decompress_all(&parsed, &values, 0).ok();
+        let split = all.map(|(out, ends)| {
+            ends.windows(2).map(|w| out[w[0] as usize..w[1] as usize].to_vec()).collect::<Vec<_>>()
+        });
+        prop_assert_eq!(split, expected);
     }
 
     #[test]
@@ -156,11 +179,18 @@ fn a_stored_table_copies() {
     let parsed = SymbolTable::parse(&table.to_bytes()).unwrap();
     assert!(!parsed.is_coded() && parsed.symbol_count() == 0);
     assert_eq!(compress(&parsed, b"\xff\x00abc"), b"\xff\x00abc");
-    let (mut out, mut offsets) = (vec![], vec![0i64]);
-    parsed
-        .decompress_all([&b"\xff"[..], b"", b"ab"], &mut out, &mut offsets)
-        .unwrap();
-    assert_eq!((out, offsets), (b"\xffab".to_vec(), vec![0, 1, 1, 3]));
+    let values = [b"\xff".to_vec(), vec![], b"ab".to_vec()];
+    let found = decompress_all(&parsed, &values, 0).unwrap();
+    assert_eq!(found, (b"\xffab".to_vec(), vec![0, 1, 1, 3]));
+    let ends = |code_ends: &[usize], mut ends: Vec<i32>| {
+        parsed.decompress_all(b"ab", code_ends.iter().copied(), 0, &mut ends, |_| {})
+    };
+    assert!(ends(&[1, 2], vec![0; 2]).is_ok());
+    assert!(ends(&[1, 3], vec![0; 2]).is_err(), "an end outside");
+    assert!(ends(&[1, 2], vec![0; 1]).is_err() && ends(&[1, 2], vec![0; 3]).is_err());
+    let edge = i32::MAX as usize - 1;
+    let overflow = parsed.decompress_all::<i32>(b"ab", [2], edge, &mut [0], |_| {});
+    assert!(overflow.is_err());
 }
 
 #[test]

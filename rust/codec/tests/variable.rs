@@ -19,11 +19,21 @@ fn check(decoded: &VariableValues<'_>, values: &[Vec<u8>]) {
     assert_eq!(decoded.iter().collect::<Vec<_>>(), values);
     assert_eq!(decoded.data(), values.concat());
     assert_eq!((decoded.len(), decoded.get(values.len())), (values.len(), None));
-    let (mut narrow, mut wide) = (vec![1000], vec![1000]);
-    decoded.append_offsets_to::<i32>(1000, &mut narrow).unwrap();
-    decoded.append_offsets_to::<i64>(1000, &mut wide).unwrap();
-    assert_eq!(wide, arrow::<i64>(values, 1000).0);
-    assert_eq!(narrow, arrow::<i32>(values, 1000).0);
+    let (mut narrow, mut wide) = (vec![0; values.len()], vec![0; values.len()]);
+    decoded.store_ends::<i32>(1000, &mut narrow).unwrap();
+    decoded.store_ends::<i64>(1000, &mut wide).unwrap();
+    assert_eq!(wide, arrow::<i64>(values, 1000).0[1..]);
+    assert_eq!(narrow, arrow::<i32>(values, 1000).0[1..]);
+    let ends: Vec<_> = decoded.ends().map(|end| end as i64 + 1000).collect();
+    assert_eq!(ends, wide);
+    for start in 0..=values.len().min(3) {
+        for end in start..=values.len().min(5) {
+            let part = decoded.slice(start..end).unwrap();
+            assert_eq!(part.iter().collect::<Vec<_>>(), &values[start..end]);
+            assert_eq!(part.data(), values[start..end].concat());
+        }
+    }
+    assert!(decoded.slice(0..values.len() + 1).is_err());
 }
 
 fn round_trip<O: Offset>(values: &[Vec<u8>], offset_bits: u8) {
@@ -186,12 +196,13 @@ fn offsets_that_overflow_the_output_are_errors() {
     let buf = words(&[8, 10], b"ab??");
     let chunk = VariableChunk::parse(&buf, 32, 1).unwrap();
     let edge = i64::from(i32::MAX);
-    let mut out = vec![];
-    chunk.append_offsets_to::<i32>(edge - 2, &mut out).unwrap();
+    let mut out = [0];
+    chunk.store_ends::<i32>(edge - 2, &mut out).unwrap();
     assert_eq!(out, [i32::MAX]);
-    assert!(chunk.append_offsets_to::<i32>(edge - 1, &mut vec![]).is_err());
-    assert!(chunk.append_offsets_to::<i64>(i64::MAX - 1, &mut vec![]).is_err());
-    assert!(chunk.append_offsets_to::<i64>(-1, &mut vec![]).is_err());
+    assert!(chunk.store_ends::<i32>(edge - 1, &mut [0]).is_err());
+    assert!(chunk.store_ends::<i64>(i64::MAX - 1, &mut [0]).is_err());
+    assert!(chunk.store_ends::<i64>(-1, &mut [0]).is_err());
+    assert!(chunk.store_ends::<i64>(0, &mut [0, 0]).is_err(), "another length");
 }
 
 #[test]

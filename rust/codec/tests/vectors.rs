@@ -195,9 +195,10 @@ fn decompress(scheme: Scheme, payload: &[u8]) -> Vec<u8> {
 
 fn decode_fsst(table: &[u8], values: &VariableValues<'_>) -> Vec<Vec<u8>> {
     let table = SymbolTable::parse(table).unwrap();
-    let (mut out, mut offsets) = (vec![], vec![0i32]);
+    let (mut out, mut offsets) = (vec![], vec![0i32; values.len() + 1]);
+    let append = |bytes: &[u8]| out.extend_from_slice(bytes);
     table
-        .decompress_all(values.iter(), &mut out, &mut offsets)
+        .decompress_all(values.data(), values.ends(), 0, &mut offsets[1..], append)
         .unwrap();
     offsets
         .windows(2)

@@ -6,6 +6,8 @@
 pub mod block;
 pub mod mini_block;
 
+use std::ops::Range;
+
 use crate::error::{CodecError, Result, corrupt, invalid};
 
 pub use block::VariableBlock;
@@ -67,6 +69,13 @@ impl<'a> OffsetTable<'a> {
             _ => Self::Wide(table.as_chunks().0),
         };
         Ok((table, len))
+    }
+
+    fn slice(&self, range: Range<usize>) -> Option<Self> {
+        Some(match self {
+            Self::Narrow(table) => Self::Narrow(table.get(range).filter(|part| !part.is_empty())?),
+            Self::Wide(table) => Self::Wide(table.get(range).filter(|part| !part.is_empty())?),
+        })
     }
 
     fn len(&self) -> usize {
@@ -174,12 +183,37 @@ impl<'a> VariableValues<'a> {
         (0..self.len()).map(move |i| values.value(i))
     }
 
-    /// Appends the end offset of every value, `len()` entries, as if `data()` were appended at byte `base` of the output.
-    /// Start the output with one 0.
+    /// The values `range`.
     ///
     /// # Errors
-    /// Invalid if `base` is negative or the last offset does not fit `O`.
-    pub fn append_offsets_to<O: Offset>(&self, base: i64, out: &mut Vec<O>) -> Result<()> {
+    /// Invalid if there are fewer.
+    pub fn slice(&self, range: Range<usize>) -> Result<Self> {
+        let cut = || {
+            let offsets = self.offsets.slice(range.start..range.end.checked_add(1)?)?;
+            // Both are at most data.len(), which is a usize.
+            let start = (offsets.first() - self.offsets.first()) as usize;
+            let end = (offsets.last() - self.offsets.first()) as usize;
+            let data = self.data.get(start..end)?;
+            Some(Self { offsets, data })
+        };
+        match cut() {
+            Some(part) => Ok(part),
+            None => invalid(format!("values {range:?} of {}", self.len())),
+        }
+    }
+
+    /// Where each value ends in [`Self::data`].
+    pub fn ends(&self) -> impl Iterator<Item = usize> + use<'a> {
+        let (offsets, first) = (self.offsets, self.offsets.first());
+        (1..offsets.len()).map(move |i| (offsets.get(i).unwrap_or(first) - first) as usize)
+    }
+
+    /// Stores the end offset of every value in `out`, which has `len()` places, as if `data()` were appended at byte `base`
+    /// of the output.
+    ///
+    /// # Errors
+    /// Invalid if `base` is negative, the last offset does not fit `O` or `out` has another length.
+    pub fn store_ends<O: Offset>(&self, base: i64, out: &mut [O]) -> Result<()> {
         let end = u64::try_from(base)
             .ok()
             .and_then(|base| base.checked_add(self.data.len() as u64));
@@ -190,23 +224,26 @@ impl<'a> VariableValues<'a> {
                 O::BITS
             ));
         }
+        if out.len() != self.len() {
+            return invalid(format!(
+                "{} places for the ends of {} values",
+                out.len(),
+                self.len()
+            ));
+        }
         let shift = base.wrapping_sub(self.offsets.first() as i64);
-        let ends = 1..self.offsets.len();
         match self.offsets {
             OffsetTable::Narrow(table) => {
-                out.extend(
-                    table.get(ends).unwrap_or_default().iter().map(|o| {
-                        O::from_i64_truncated(i64::from(u32::from_le_bytes(*o)).wrapping_add(shift))
-                    }),
-                )
+                for (end, o) in out.iter_mut().zip(table.iter().skip(1)) {
+                    let offset = i64::from(u32::from_le_bytes(*o));
+                    *end = O::from_i64_truncated(offset.wrapping_add(shift));
+                }
             }
-            OffsetTable::Wide(table) => out.extend(
-                table
-                    .get(ends)
-                    .unwrap_or_default()
-                    .iter()
-                    .map(|o| O::from_i64_truncated(i64::from_le_bytes(*o).wrapping_add(shift))),
-            ),
+            OffsetTable::Wide(table) => {
+                for (end, o) in out.iter_mut().zip(table.iter().skip(1)) {
+                    *end = O::from_i64_truncated(i64::from_le_bytes(*o).wrapping_add(shift));
+                }
+            }
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use glaive_codec::ByteCursor;
 
-use super::codec::ValueCodec;
+use super::codec::{Pending, ValueCodec};
 use super::layers::{ColumnPath, Layers};
 use super::levels::SlotLevels;
 use super::sink::{ColumnSink, Values};
@@ -213,23 +213,40 @@ impl FullZipPage {
         let whole = ranges::is_all(rows, page_rows);
         for (range, part) in rows.iter().zip(parts) {
             let n = usize::try_from(range.end - range.start).map_err(|_| Error::corrupt("page too long"))?;
-            match self.cell {
-                Cell::Fixed(_) if self.control.bytes == 0 => {
-                    out.structure.push_valid(n);
-                    self.codec.decode_cells(n, part, &mut out.values)?;
-                }
-                _ => {
-                    let slots = self.decode_slots(n, part, out)?;
-                    if whole && slots as u64 != self.num_slots {
-                        return Err(Error::corrupt(format!(
-                            "{slots} slots, the page says {}",
-                            self.num_slots
-                        )));
-                    }
-                }
+            let slots = self.decode_part(n, part, out)?;
+            if whole && slots as u64 != self.num_slots {
+                return Err(Error::corrupt(format!(
+                    "{slots} slots, the page says {}",
+                    self.num_slots
+                )));
             }
         }
         Ok(())
+    }
+
+    /// Appends `n` rows, all that `part` holds; returns the number of their slots.
+    fn decode_part(&self, n: usize, part: &Bytes, out: &mut ColumnSink) -> Result<usize> {
+        if self.control.bytes > 0 {
+            return self.decode_slots(n, part, out);
+        }
+        out.structure.push_valid(n);
+        match self.cell {
+            Cell::Fixed(_) => self.codec.decode_cells(n, part, &mut out.values)?,
+            Cell::Variable(length_bytes) => self.decode_lengths(n, length_bytes, part, &mut out.values)?,
+        }
+        Ok(n)
+    }
+
+    /// Walks `n` cells without control words.
+    fn decode_lengths(&self, n: usize, length_bytes: usize, part: &Bytes, out: &mut Values) -> Result<()> {
+        let mut cursor = ByteCursor::new(part);
+        let mut pending = Pending::default();
+        for _ in 0..n {
+            let cell = take_cell(length_bytes, &mut cursor)?;
+            self.codec.decode_value(cell, &mut pending, out)?;
+        }
+        cursor.expect_end()?;
+        self.codec.finish(&mut pending, out)
     }
 
     /// Walks all slots of `n` rows; returns their number.
@@ -239,15 +256,16 @@ impl FullZipPage {
             Vec::with_capacity(n.min(part.len())),
             Vec::with_capacity(n.min(part.len())),
         );
-        let mut scratch = Vec::new();
+        let mut pending = Pending::default();
         while cursor.remaining() > 0 {
             let (slot_rep, slot_def) = self.control.read(&mut cursor)?;
             rep.push(slot_rep);
             def.push(slot_def);
             if slot_def <= self.layers.max_visible() {
-                self.decode_value(slot_def, &mut cursor, &mut scratch, &mut out.values)?;
+                self.decode_value(slot_def, &mut cursor, &mut pending, &mut out.values)?;
             }
         }
+        self.codec.finish(&mut pending, &mut out.values)?;
         let slots = def.len();
         let rep = (self.layers.max_rep() > 0).then_some(rep);
         let def = (self.control.bits_def > 0).then_some(def);
@@ -273,23 +291,28 @@ impl FullZipPage {
         &self,
         def: u16,
         cursor: &mut ByteCursor<'_>,
-        scratch: &mut Vec<u8>,
+        pending: &mut Pending,
         out: &mut Values,
     ) -> Result<()> {
         match self.cell {
             Cell::Fixed(width) => self.codec.decode_cell(cursor.take(width)?, out),
-            Cell::Variable(_) if def > 0 => out.push_default(1),
+            Cell::Variable(_) if def > 0 => self.codec.decode_null(pending, out),
             Cell::Variable(length_bytes) => {
-                let length = if length_bytes == 4 {
-                    u64::from(cursor.u32()?)
-                } else {
-                    cursor.u64()?
-                };
-                let length = usize::try_from(length).map_err(|_| Error::corrupt("value too long"))?;
-                self.codec.decode_value(cursor.take(length)?, scratch, out)
+                let cell = take_cell(length_bytes, cursor)?;
+                self.codec.decode_value(cell, pending, out)
             }
         }
     }
+}
+
+/// The next cell of variable width: its length, then its bytes.
+pub fn take_cell<'a>(length_bytes: usize, cursor: &mut ByteCursor<'a>) -> Result<&'a [u8]> {
+    let length = match length_bytes {
+        4 => u64::from(cursor.u32()?),
+        _ => cursor.u64()?,
+    };
+    let length = usize::try_from(length).map_err(|_| Error::corrupt("value too long"))?;
+    Ok(cursor.take(length)?)
 }
 
 impl Control {

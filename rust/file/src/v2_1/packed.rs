@@ -13,7 +13,8 @@ use std::ops::Range;
 use glaive_codec::ByteCursor;
 
 use super::ValueShape;
-use super::codec::ValueCodec;
+use super::codec::{Pending, ValueCodec};
+use super::full_zip::take_cell;
 use super::sink::Values;
 use crate::proto::lance::encodings21::compressive_encoding::Compression;
 use crate::proto::lance::encodings21::variable_packed_struct::field_encoding::Layout;
@@ -121,7 +122,7 @@ impl VariableRow {
     }
 
     /// Appends one row. A row without any byte, which is that of a null struct, holds empty values.
-    pub fn decode(&self, row: &[u8], scratch: &mut Vec<u8>, out: &mut Values) -> Result<()> {
+    pub fn decode(&self, row: &[u8], scratch: &mut Pending, out: &mut Values) -> Result<()> {
         if row.is_empty() {
             return out.push_default(1);
         }
@@ -130,12 +131,9 @@ impl VariableRow {
             match field.cell {
                 Cell::Fixed(bytes) => field.codec.decode_cell(cursor.take(bytes)?, values)?,
                 Cell::Variable(length_bytes) => {
-                    let length = match length_bytes {
-                        4 => u64::from(cursor.u32()?),
-                        _ => cursor.u64()?,
-                    };
-                    let length = usize::try_from(length).map_err(|_| Error::corrupt("value too long"))?;
-                    field.codec.decode_value(cursor.take(length)?, scratch, values)?;
+                    let cell = take_cell(length_bytes, &mut cursor)?;
+                    field.codec.decode_value(cell, scratch, values)?;
+                    field.codec.finish(scratch, values)?;
                 }
             }
         }

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use arrow_buffer::{ArrowNativeType, Buffer, MutableBuffer};
 use glaive_codec::bits;
+use glaive_codec::fsst::SymbolTable;
 use glaive_codec::variable::VariableValues;
 
 use super::ValueShape;
@@ -262,8 +263,34 @@ impl Values {
         let Self::Variable { offsets, data } = self else {
             return Err(Error::corrupt("variable-width value in a fixed-width column"));
         };
-        offsets.push_repeated(data.len(), value.len(), 1)?;
+        offsets.push_end(data.len() + value.len())?;
         data.extend_from_slice(value);
+        Ok(())
+    }
+
+    /// Appends the strings of `n` FSST values whose codes lie one after the other.
+    pub fn push_fsst(
+        &mut self,
+        table: &SymbolTable,
+        codes: &[u8],
+        code_ends: impl Iterator<Item = usize>,
+        n: usize,
+    ) -> Result<()> {
+        let Self::Variable { offsets, data } = self else {
+            return Err(Error::corrupt("variable-width values in a fixed-width column"));
+        };
+        let base = data.len();
+        let append = |bytes: &[u8]| data.extend_from_slice(bytes);
+        match offsets {
+            Offsets::I32(offsets) => {
+                let ends = grown::<i32>(offsets, n)?;
+                table.decompress_all(codes, code_ends, base, ends, append)?;
+            }
+            Offsets::I64(offsets) => {
+                let ends = grown::<i64>(offsets, n)?;
+                table.decompress_all(codes, code_ends, base, ends, append)?;
+            }
+        }
         Ok(())
     }
 
@@ -278,10 +305,7 @@ impl Values {
                 size_of::<T>()
             )));
         }
-        let data = data.owned();
-        let old = data.len() / size_of::<T>();
-        data.resize(data.len() + n * size_of::<T>(), 0);
-        data.typed_data_mut::<T>().get_mut(old..).ok_or_else(too_large)
+        grown(data.owned(), n)
     }
 
     /// Appends fixed-width values as they are.
@@ -488,23 +512,11 @@ impl Offsets {
     /// Appends the ends of a chunk's values, whose bytes go to `start`.
     fn push_chunk(&mut self, start: usize, chunk: &VariableValues<'_>) -> Result<()> {
         let base = i64::try_from(start).map_err(|_| offsets_overflow())?;
-        match self {
-            Self::I32(offsets) => {
-                let mut ends: Vec<i32> = Vec::with_capacity(chunk.len());
-                chunk
-                    .append_offsets_to(base, &mut ends)
-                    .map_err(|_| offsets_overflow())?;
-                offsets.extend_from_slice(&ends);
-            }
-            Self::I64(offsets) => {
-                let mut ends: Vec<i64> = Vec::with_capacity(chunk.len());
-                chunk
-                    .append_offsets_to(base, &mut ends)
-                    .map_err(|_| offsets_overflow())?;
-                offsets.extend_from_slice(&ends);
-            }
-        }
-        Ok(())
+        let stored = match self {
+            Self::I32(offsets) => chunk.store_ends(base, grown::<i32>(offsets, chunk.len())?),
+            Self::I64(offsets) => chunk.store_ends(base, grown::<i64>(offsets, chunk.len())?),
+        };
+        stored.map_err(|_| offsets_overflow())
     }
 
     /// Removes all but the first offset, 0.
@@ -521,6 +533,13 @@ impl Offsets {
             Self::I32(offsets) | Self::I64(offsets) => offsets.into(),
         }
     }
+}
+
+/// Makes room for `n` values and returns it, zeroed.
+fn grown<T: ArrowNativeType>(buffer: &mut MutableBuffer, n: usize) -> Result<&mut [T]> {
+    let old = buffer.len() / size_of::<T>();
+    buffer.resize(buffer.len() + n * size_of::<T>(), 0);
+    buffer.typed_data_mut::<T>().get_mut(old..).ok_or_else(too_large)
 }
 
 /// Memory to reserve for `n` items of `width` bytes. A count in a damaged file may be anything, so that more than this is

@@ -211,8 +211,15 @@ impl Binary {
 }
 
 fn push_coded(symbols: &SymbolTable, span: &Span, coded: &[u8], out: &mut Sink) -> Result<()> {
-    let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(span.ends.len()));
-    symbols.decompress_all(span.values(coded), &mut bytes, &mut ends)?;
+    // The codes without those of nulls.
+    let (mut codes, mut code_ends) = (Vec::new(), Vec::with_capacity(span.ends.len()));
+    for value in span.values(coded) {
+        codes.extend_from_slice(value);
+        code_ends.push(codes.len());
+    }
+    let (mut bytes, mut ends) = (Vec::new(), vec![0i64; code_ends.len()]);
+    let append = |part: &[u8]| bytes.extend_from_slice(part);
+    symbols.decompress_all(&codes, code_ends, 0, &mut ends, append)?;
     let ends: Vec<u64> = ends.into_iter().map(i64::unsigned_abs).collect();
     out.push_variable(&ends, &bytes)
 }

@@ -181,11 +181,8 @@ fn decode_lanes<T: Lane + arrow_buffer::ArrowNativeType>(
 }
 
 fn push_variable(chunk: &VariableValues<'_>, wanted: &[Range<u64>], out: &mut Values) -> Result<()> {
-    if ranges::is_all(wanted, chunk.len() as u64) {
-        return out.push_chunk(chunk);
-    }
-    for i in wanted.iter().cloned().flatten() {
-        out.push_bytes(chunk.value(i as usize))?;
+    for range in wanted {
+        out.push_chunk(&chunk.slice(range.start as usize..range.end as usize)?)?;
     }
     Ok(())
 }
@@ -196,18 +193,9 @@ fn push_fsst(
     wanted: &[Range<u64>],
     out: &mut Values,
 ) -> Result<()> {
-    if ranges::is_all(wanted, chunk.len() as u64) {
-        let mut bytes = Vec::new();
-        let mut offsets: Vec<i64> = Vec::with_capacity(chunk.len() + 1);
-        offsets.push(0);
-        table.decompress_all(chunk.iter(), &mut bytes, &mut offsets)?;
-        return out.push_variable(&offsets, &bytes);
-    }
-    let mut scratch = Vec::new();
-    for i in wanted.iter().cloned().flatten() {
-        scratch.clear();
-        table.decompress(chunk.value(i as usize), &mut scratch)?;
-        out.push_bytes(&scratch)?;
+    for range in wanted {
+        let part = chunk.slice(range.start as usize..range.end as usize)?;
+        out.push_fsst(table, part.data(), part.ends(), part.len())?;
     }
     Ok(())
 }

@@ -22,7 +22,7 @@ use crate::{Context, Error, Result};
 
 pub use block::BlockCodec;
 pub use mini_block::MiniBlockCodec;
-pub use value::ValueCodec;
+pub use value::{Pending, ValueCodec};
 
 /// How deep trees may nest; writers need three.
 const MAX_DEPTH: usize = 8;

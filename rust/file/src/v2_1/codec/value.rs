@@ -94,17 +94,69 @@ impl ValueCodec {
         }
     }
 
-    /// Decodes one variable-width cell and appends the value.
-    pub fn decode_value(&self, cell: &[u8], scratch: &mut Vec<u8>, out: &mut Values) -> Result<()> {
-        scratch.clear();
+    /// Decodes one variable-width cell and appends the value, or keeps it until enough are collected.
+    pub fn decode_value(&self, cell: &[u8], pending: &mut Pending, out: &mut Values) -> Result<()> {
         match self {
-            Self::VariablePackedStruct(row) => return row.decode(cell, scratch, out),
-            Self::Flat | Self::Variable | Self::FixedSizeList(_) | Self::PackedStruct(_) => {
-                return out.push_bytes(cell);
+            Self::Fsst(table) => {
+                pending.push(cell);
+                match pending.bytes.len() >= ENOUGH {
+                    true => pending.decode(table, out),
+                    false => Ok(()),
+                }
             }
-            Self::Fsst(table) => table.decompress(cell, scratch)?,
-            Self::General(scheme) => general::decompress(*scheme, cell, MAX_CHUNK_BYTES, scratch)?,
+            Self::VariablePackedStruct(row) => row.decode(cell, pending, out),
+            Self::General(scheme) => {
+                pending.bytes.clear();
+                general::decompress(*scheme, cell, MAX_CHUNK_BYTES, &mut pending.bytes)?;
+                out.push_bytes(&pending.bytes)
+            }
+            Self::Flat | Self::Variable | Self::FixedSizeList(_) | Self::PackedStruct(_) => {
+                out.push_bytes(cell)
+            }
         }
-        out.push_bytes(scratch)
+    }
+
+    /// Appends what stands at a null slot.
+    pub fn decode_null(&self, pending: &mut Pending, out: &mut Values) -> Result<()> {
+        match self {
+            Self::Fsst(_) => {
+                pending.push(&[]);
+                Ok(())
+            }
+            _ => out.push_default(1),
+        }
+    }
+
+    /// Appends the values that are still pending.
+    pub fn finish(&self, pending: &mut Pending, out: &mut Values) -> Result<()> {
+        match self {
+            Self::Fsst(table) => pending.decode(table, out),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// FSST codes of several cells: values are short, and decoding many at once is what is fast.
+#[derive(Debug, Default)]
+pub struct Pending {
+    /// Codes of the cells, one after the other; in other codecs scratch memory.
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+/// Codes that are decoded at once.
+const ENOUGH: usize = 8192;
+
+impl Pending {
+    fn push(&mut self, cell: &[u8]) {
+        self.bytes.extend_from_slice(cell);
+        self.ends.push(self.bytes.len());
+    }
+
+    fn decode(&mut self, table: &SymbolTable, out: &mut Values) -> Result<()> {
+        out.push_fsst(table, &self.bytes, self.ends.iter().copied(), self.ends.len())?;
+        self.bytes.clear();
+        self.ends.clear();
+        Ok(())
     }
 }
