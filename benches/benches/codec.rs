@@ -94,6 +94,17 @@ fn fsst_text(c: &mut Criterion, name: &str, (offsets, bytes): (Vec<i32>, Vec<u8>
                 .for_each(|value| table.compress(value, &mut out));
         });
     });
+    let wide: Vec<i64> = offsets.iter().map(|&offset| offset.into()).collect();
+    let (mut ends, mut out) = (Vec::new(), Vec::new());
+    group.bench_function("compress_all", |b| {
+        b.iter(|| {
+            out.clear();
+            ends.clear();
+            table
+                .compress_all(black_box(&wide), &bytes, &mut out, &mut ends)
+                .unwrap();
+        });
+    });
     let code_ends: Vec<usize> = compressed
         .iter()
         .scan(0, |end, value| {

@@ -40,6 +40,17 @@ fn check(values: &[Vec<u8>]) -> usize {
         parsed.decompress(codes, &mut out).unwrap();
         assert_eq!(out, [b"before", &value[..]].concat());
     }
+    let (mut offsets, mut out, mut ends) = (vec![2], b"before".to_vec(), vec![6]);
+    let bytes = [&b"xx"[..], &values.concat(), b"xx"].concat();
+    values.iter().fold(2, |end, value| {
+        offsets.push(end + value.len() as i64);
+        end + value.len() as i64
+    });
+    table.compress_all(&offsets, &bytes, &mut out, &mut ends).unwrap();
+    assert_eq!(out[6..], compressed.concat());
+    let lengths: Vec<_> = ends.windows(2).map(|w| (w[1] - w[0]) as usize).collect();
+    assert_eq!(lengths, compressed.iter().map(Vec::len).collect::<Vec<_>>());
+
     let (out, offsets) = decompress_all(&parsed, &compressed, 6).unwrap();
     assert_eq!(out, values.concat());
     let lengths: Vec<_> = offsets.windows(2).map(|w| (w[1] - w[0]) as usize).collect();
@@ -191,6 +202,14 @@ fn a_stored_table_copies() {
     let edge = i32::MAX as usize - 1;
     let overflow = parsed.decompress_all::<i32>(b"ab", [2], edge, &mut [0], |_| {});
     assert!(overflow.is_err());
+}
+
+#[test]
+fn offsets_to_compress_are_checked() {
+    let table = SymbolTable::train([&b"abcabcabc"[..]]);
+    let compress = |offsets: &[i64]| table.compress_all(offsets, b"abcabc", &mut vec![], &mut vec![]);
+    assert!(compress(&[]).is_ok() && compress(&[6]).is_ok() && compress(&[0, 0, 6, 6]).is_ok());
+    assert!(compress(&[-1, 3]).is_err() && compress(&[3, 2]).is_err() && compress(&[0, 7]).is_err());
 }
 
 #[test]

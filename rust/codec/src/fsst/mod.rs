@@ -7,6 +7,7 @@
 
 mod decode;
 mod encode;
+mod lanes;
 mod table;
 mod train;
 

@@ -133,10 +133,10 @@ impl Counts {
         let mut before = None;
         Words::new(piece).scan(matcher, |found, word| {
             let first = FIRST_BYTE_CODE + usize::from(word as u8);
-            let code = if found.code == ESCAPE {
+            let code = if found.code() == ESCAPE {
                 first
             } else {
-                found.code.into()
+                found.code().into()
             };
             self.count(before, code);
             // The first byte alone is a candidate as well.

@@ -98,7 +98,7 @@ pub fn code<'a>(
         let codec = message::general(Scheme::Zstd, level, message::variable(values.offset_bits));
         return Ok((Cow::Owned(zipped), codec));
     }
-    Ok(variable::fsst(values, longest, options))
+    variable::fsst(values, longest, options)
 }
 
 /// Every value compressed by itself; if it `must_pay`, only where that saves at least a tenth.

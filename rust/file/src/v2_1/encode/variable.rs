@@ -49,7 +49,7 @@ pub fn encode(
     if zipped {
         return full_zip::variable(values, longest, levels, options).map(Some);
     }
-    let (coded, codec) = fsst(values, longest, options);
+    let (coded, codec) = fsst(values, longest, options)?;
     let chunked = chunk(&coded, codec, options)?.compressed(options)?;
     Ok(chunks::mini_block(chunked, None, levels, options.version))
 }
@@ -67,34 +67,34 @@ pub fn fsst<'a>(
     values: &'a LeafValues,
     longest: usize,
     options: &ColumnOptions,
-) -> (Cow<'a, LeafValues>, CompressiveEncoding) {
+) -> Result<(Cow<'a, LeafValues>, CompressiveEncoding)> {
     let plain = || (Cow::Borrowed(values), message::variable(values.offset_bits));
     let pays = values.bytes.len() >= FSST_MIN_BYTES && longest >= FSST_MIN_LONGEST;
     match options.compression {
         Compression::Auto if values.utf8 && pays => {}
         Compression::Fsst if pays => {}
-        Compression::Fsst => return stored(values),
-        _ => return plain(),
+        Compression::Fsst => return Ok(stored(values)),
+        _ => return Ok(plain()),
     }
     let table = SymbolTable::train(values.iter());
     let mut coded = LeafValues::empty(values.offset_bits, values.utf8);
     coded.bytes.reserve(values.bytes.len() / 2);
     coded.offsets.reserve(values.len());
-    for value in values.iter() {
-        table.compress(value, &mut coded.bytes);
-        coded.offsets.push(coded.bytes.len() as i64);
-    }
+    table.compress_all(
+        &values.offsets,
+        &values.bytes,
+        &mut coded.bytes,
+        &mut coded.offsets,
+    )?;
     let table = table.to_bytes();
     if coded.bytes.len() + table.len() < values.bytes.len() {
-        return (
-            Cow::Owned(coded),
-            message::fsst(table.to_vec(), values.offset_bits),
-        );
+        let codec = message::fsst(table.to_vec(), values.offset_bits);
+        return Ok((Cow::Owned(coded), codec));
     }
-    match options.compression {
+    Ok(match options.compression {
         Compression::Fsst => stored(values),
         _ => plain(),
-    }
+    })
 }
 
 /// An FSST page whose table says that the values stand as they are.
