@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow_array::builder::StringBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::*;
-use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer, i256};
+use arrow_buffer::{BooleanBuffer, OffsetBuffer, ScalarBuffer, i256};
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
@@ -15,52 +14,9 @@ use glaive_file::{
     ErrorKind, FieldSource, FileReader, FileVersion, ReadOptions, Rows, WriterOptions, read_fields,
 };
 
-use crate::support::{open, options, write};
+use crate::support::{PATTERNS, mix, nulls, open, options, primitive, strings, write};
 
 const SIZES: [usize; 7] = [0, 1, 2, 1023, 1024, 1025, 70_000];
-const PATTERNS: [&str; 7] = ["none", "first", "last", "all", "second", "random", "blocks"];
-
-/// A cheap sequence of well-mixed numbers.
-fn mix(i: usize) -> u64 {
-    let mut x = (i as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
-}
-
-fn nulls(pattern: &str, n: usize) -> Option<NullBuffer> {
-    let valid: BooleanBuffer = (0..n)
-        .map(|i| match pattern {
-            "none" => true,
-            "first" => i != 0,
-            "last" => i + 1 != n,
-            "all" => false,
-            "second" => i % 2 == 0,
-            "random" => !mix(i).is_multiple_of(10),
-            _ => i / 300 % 2 == 0,
-        })
-        .collect();
-    (pattern != "none").then(|| NullBuffer::new(valid))
-}
-
-fn primitive<T: ArrowPrimitiveType>(
-    n: usize,
-    nulls: &Option<NullBuffer>,
-    value: impl Fn(usize) -> T::Native,
-) -> PrimitiveArray<T> {
-    PrimitiveArray::new((0..n).map(value).collect::<Vec<_>>().into(), nulls.clone())
-}
-
-fn strings(n: usize, nulls: &Option<NullBuffer>, value: impl Fn(usize) -> String) -> StringArray {
-    let mut builder = StringBuilder::new();
-    for i in 0..n {
-        match nulls.as_ref().is_none_or(|v| v.is_valid(i)) {
-            true => builder.append_value(value(i)),
-            false => builder.append_null(),
-        }
-    }
-    builder.finish()
-}
 
 fn ints(n: usize, pattern: &str) -> ArrayRef {
     Arc::new(primitive::<Int32Type>(n, &nulls(pattern, n), |i| mix(i) as i32))
