@@ -39,7 +39,7 @@ impl PyDataset {
     /// Writes an Arrow stream and returns the new version.
     #[staticmethod]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python function")]
-    #[pyo3(signature = (data, destination, *, mode, max_rows_per_file, max_bytes_per_file, data_cache_bytes,
+    #[pyo3(signature = (data, destination, *, mode, max_rows_per_file, max_bytes_per_file, data_cache_bytes, alignment,
         data_storage_version, enable_v2_manifest_paths, transaction_properties, progress))]
     fn write(
         py: Python<'_>,
@@ -49,6 +49,7 @@ impl PyDataset {
         max_rows_per_file: u64,
         max_bytes_per_file: u64,
         data_cache_bytes: Option<u64>,
+        alignment: i64,
         data_storage_version: Option<&str>,
         enable_v2_manifest_paths: bool,
         transaction_properties: BTreeMap<String, String>,
@@ -70,6 +71,7 @@ impl PyDataset {
                 enable_v2_manifest_paths,
                 transaction_properties,
                 data_cache_bytes,
+                alignment: alignment.try_into()?,
                 progress: progress.map(|object| Arc::new(Progress(object)) as Arc<dyn WriteProgress>),
                 on_warning: Some(Arc::new(move |text| {
                     let mut texts = sink.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

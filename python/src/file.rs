@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
-use glaive_file::container::{BufferRange, PageInfo};
+use glaive_file::container::{Alignment, BufferRange, PageInfo};
 use glaive_file::io::{LocalStorage, Storage};
 use glaive_file::proto::lance::encodings21::PageLayout;
 use glaive_file::{
@@ -266,7 +266,8 @@ pub struct PyFileWriter {
 #[pymethods]
 impl PyFileWriter {
     #[new]
-    #[pyo3(signature = (path, schema, version=None, data_cache_bytes=None, max_page_bytes=None))]
+    #[pyo3(signature = (path, schema, version=None, data_cache_bytes=None, max_page_bytes=None,
+        alignment=64))]
     fn new(
         py: Python<'_>,
         path: &str,
@@ -274,6 +275,7 @@ impl PyFileWriter {
         version: Option<&str>,
         data_cache_bytes: Option<u64>,
         max_page_bytes: Option<u64>,
+        alignment: i64,
     ) -> PyResult<Self> {
         let schema = arrow::import_schema(schema)?;
         let writer = run_at(py, path, During::Write, || {
@@ -282,6 +284,7 @@ impl PyFileWriter {
                 version: parse_version(version)?,
                 data_cache_bytes,
                 max_page_bytes,
+                alignment: alignment.try_into()?,
                 ..WriterOptions::default()
             };
             FileWriter::create(
@@ -358,11 +361,14 @@ pub fn parse_version(version: Option<&str>) -> Result<FileVersion> {
     version.map_or(Ok(FileVersion::DEFAULT), str::parse)
 }
 
-/// Raises unless files of that version can be written.
+/// Raises unless files of that version and alignment can be written.
 #[pyfunction]
-pub fn check_version(py: Python<'_>, version: Option<&str>) -> PyResult<()> {
-    py.detach(|| parse_version(version)?.check_writable())
-        .map_err(|error| to_py(py, &error, During::Write))
+pub fn check_file_options(py: Python<'_>, version: Option<&str>, alignment: i64) -> PyResult<()> {
+    let check = || {
+        Alignment::try_from(alignment)?;
+        parse_version(version)?.check_writable()
+    };
+    py.detach(check).map_err(|error| to_py(py, &error, During::Write))
 }
 
 /// Trees (id, Arrow field, children) as a new dataset numbers them.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
 
-use crate::container::{ColumnPages, ContainerWriter, PageToWrite};
+use crate::container::{Alignment, ColumnPages, ContainerWriter, PageToWrite};
 use crate::io::FileSink;
 use crate::leaves::{LeafField, leaf_fields};
 use crate::proto::lance::file::Schema as SchemaMessage;
@@ -36,6 +36,8 @@ pub struct WriterOptions {
     pub data_cache_bytes: Option<u64>,
     /// Bytes of one page at most, except for a page of a single row; by default 32 MiB. Only version 2.0 heeds it.
     pub max_page_bytes: Option<u64>,
+    /// Where the buffers of the file start.
+    pub alignment: Alignment,
     /// Threads to encode with; 0 = the number of cores.
     pub threads: usize,
 }
@@ -110,7 +112,7 @@ impl FileWriter {
             true => Some(columns_v2_0(&schema, page_bytes, &options)?),
             false => None,
         };
-        let container = ContainerWriter::new(sink, options.version);
+        let container = ContainerWriter::new(sink, options.version, options.alignment);
         Ok(Self {
             container,
             schema,

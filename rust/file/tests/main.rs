@@ -8,6 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod alignment;
 mod fuzz;
 mod hostile;
 mod io_counts;

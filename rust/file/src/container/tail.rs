@@ -7,7 +7,7 @@ use bytes::Bytes;
 use glaive_codec::ByteCursor;
 use prost::Message;
 
-use super::footer::{FOOTER_LEN, Footer};
+use super::footer::{FOOTER_LEN, Footer, TABLE_ENTRY_LEN};
 use super::{BUFFER_ALIGNMENT, BufferRange, ColumnInfo};
 use crate::io::ReadAt;
 use crate::proto::lance::file::FileDescriptor;
@@ -126,21 +126,33 @@ impl FileTail {
         Ok(slot.get_or_init(|| column))
     }
 
-    fn decode_column(&self, index: u32) -> Result<ColumnInfo> {
+    /// Where the metadata of the columns are.
+    pub fn column_table(&self) -> Result<Vec<BufferRange>> {
+        (0..self.footer.num_columns)
+            .map(|index| self.column_entry(index))
+            .collect()
+    }
+
+    fn column_entry(&self, index: u32) -> Result<BufferRange> {
         let footer = &self.footer;
-        let entry = footer.cmo_start + u64::from(index) * 16;
-        let entry_bytes = self.slice(entry..entry + 16)?;
+        let entry = footer.cmo_start + u64::from(index) * TABLE_ENTRY_LEN;
+        let entry_bytes = self.slice(entry..entry + TABLE_ENTRY_LEN)?;
         let mut cursor = ByteCursor::new(&entry_bytes);
         let (position, size) = (cursor.u64()?, cursor.u64()?);
         let end = position.checked_add(size).filter(|&end| end <= footer.cmo_start);
-        let (true, Some(end)) = (position >= footer.column_meta_start, end) else {
-            return Err(Error::corrupt(format!(
+        match (position >= footer.column_meta_start, end) {
+            (true, Some(_)) => Ok(BufferRange { position, size }),
+            _ => Err(Error::corrupt(format!(
                 "metadata of {size} bytes at {position} lies outside its section {}..{}",
                 footer.column_meta_start, footer.cmo_start
-            )));
-        };
+            ))),
+        }
+    }
+
+    fn decode_column(&self, index: u32) -> Result<ColumnInfo> {
+        let footer = &self.footer;
         ColumnInfo::decode(
-            self.slice(position..end)?,
+            self.slice(self.column_entry(index)?.range())?,
             footer.column_meta_start,
             footer.version,
         )

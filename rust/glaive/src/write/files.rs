@@ -151,6 +151,7 @@ impl<'a> FragmentWriter<'a> {
         let options = WriterOptions {
             version: self.version,
             data_cache_bytes: self.params.data_cache_bytes,
+            alignment: self.params.alignment,
             ..WriterOptions::default()
         };
         let writer = FileWriter::create(sink, self.schema.clone(), options)?;
