@@ -18,3 +18,4 @@ mod special_columns;
 mod support;
 mod v2_0;
 mod vectors;
+mod versions;

@@ -3,7 +3,8 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use arrow_array::{ArrowPrimitiveType, PrimitiveArray, RecordBatch, StringArray};
+use arrow_array::types::Int32Type;
+use arrow_array::{ArrayRef, ArrowPrimitiveType, PrimitiveArray, RecordBatch, StringArray};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use bytes::Bytes;
 use glaive_file::io::{FileSink, IoCounter, IoStats, ReadAt};
@@ -136,4 +137,11 @@ pub fn primitive<T: ArrowPrimitiveType>(
 pub fn strings(n: usize, nulls: &Option<NullBuffer>, value: impl Fn(usize) -> String) -> StringArray {
     let is_valid = |i: usize| nulls.as_ref().is_none_or(|v| v.is_valid(i));
     (0..n).map(|i| is_valid(i).then(|| value(i))).collect()
+}
+
+/// Three rows of a number and a string.
+pub fn small_batch() -> RecordBatch {
+    let ints = PrimitiveArray::<Int32Type>::from(vec![Some(1), None, Some(3)]);
+    let text = StringArray::from(vec![Some("a"), Some("b"), None]);
+    RecordBatch::try_from_iter([("i", Arc::new(ints) as ArrayRef), ("s", Arc::new(text))]).unwrap()
 }

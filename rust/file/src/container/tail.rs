@@ -7,8 +7,9 @@ use bytes::Bytes;
 use glaive_codec::ByteCursor;
 use prost::Message;
 
+use super::column::PRELIMINARY_2_1;
 use super::footer::{FOOTER_LEN, Footer, TABLE_ENTRY_LEN};
-use super::{BUFFER_ALIGNMENT, BufferRange, ColumnInfo};
+use super::{ARRAY_ENCODING_URL, BUFFER_ALIGNMENT, BufferRange, ColumnInfo};
 use crate::io::ReadAt;
 use crate::proto::lance::file::FileDescriptor;
 use crate::{Context, Error, FileVersion, Result};
@@ -54,7 +55,11 @@ impl FileTail {
             slice(&bytes, start, footer.gbo_start..file_size)?,
             &footer,
             file_size,
-        )?;
+        )
+        .map_err(|error| match is_preliminary(&footer, &bytes) {
+            true => Error::unsupported(PRELIMINARY_2_1),
+            false => error,
+        })?;
         let first = global_buffers.first().map_or(start, |b| b.position);
         if first > footer.column_meta_start {
             return Err(Error::corrupt(format!(
@@ -162,6 +167,12 @@ impl FileTail {
         let part = slice(&self.bytes, self.start, range)?;
         Ok(self.bytes.slice_ref(part))
     }
+}
+
+/// Whether a file of 2.1 has page encodings of 2.0: so pylance 0.17 wrote it, which did not align buffers either.
+fn is_preliminary(footer: &Footer, tail: &[u8]) -> bool {
+    let url = ARRAY_ENCODING_URL.as_bytes();
+    footer.version == FileVersion::V2_1 && tail.windows(url.len()).any(|window| window == url)
 }
 
 fn parse_global_buffers(bytes: &[u8], footer: &Footer, file_size: u64) -> Result<Vec<BufferRange>> {
