@@ -4,6 +4,7 @@
 //! be understood changes nothing and gives a warning; the name of a compressor or layout that does not exist is an error.
 
 use std::str::FromStr;
+use std::sync::Arc;
 
 use glaive_codec::general::Scheme;
 
@@ -121,14 +122,25 @@ impl ColumnOptions {
         let mut options = Self::of_field(&leaf.field, &leaf.path, version, warnings)?;
         options.structural = structural(top)?;
         if leaf.field.is_packed() {
-            for child in &leaf.field.children {
-                let path = format!("{}.{}", leaf.path, child.name);
-                options
-                    .fields
-                    .push(Self::of_field(child, &path, version, warnings)?);
-            }
+            options.fields = Self::of_children(&leaf.field, &leaf.path, version, warnings)?;
         }
         Ok(options)
+    }
+
+    /// The fields of a packed struct, and those of structs in it.
+    fn of_children(
+        parent: &Field,
+        path: &str,
+        version: FileVersion,
+        warnings: &mut Vec<String>,
+    ) -> Result<Vec<Self>> {
+        let of_child = |child: &Arc<Field>| {
+            let path = format!("{path}.{}", child.name);
+            let mut options = Self::of_field(child, &path, version, warnings)?;
+            options.fields = Self::of_children(child, &path, version, warnings)?;
+            Ok(options)
+        };
+        parent.children.iter().map(of_child).collect()
     }
 
     fn of_field(field: &Field, path: &str, version: FileVersion, warnings: &mut Vec<String>) -> Result<Self> {
