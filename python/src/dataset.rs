@@ -9,6 +9,7 @@ use glaive::{
     BatchSize, Dataset, Error, ErrorKind, Field, FragmentHandle, OpenOptions, Result, ScanOptions,
     VersionInfo, WriteParams, WriteProgress,
 };
+use glaive_file::json;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -97,7 +98,7 @@ impl PyDataset {
 
     #[getter]
     fn schema<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        arrow::export_schema(py, self.0.schema().to_arrow().into())
+        arrow::export_schema(py, json::text_schema(self.0.schema()).into())
     }
 
     #[getter]

@@ -12,6 +12,7 @@ mod alignment;
 mod fuzz;
 mod hostile;
 mod io_counts;
+mod json;
 mod metadata_keys;
 mod round_trip;
 mod special_columns;

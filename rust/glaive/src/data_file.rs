@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::ArrayRef;
 use glaive_file::{
-    Context, Error, Field, FieldSource, FileReader, FileVersion, ReadOptions, Result, Rows, read_fields,
+    Context, Error, Field, FieldSource, FileReader, FileVersion, ReadOptions, Result, Rows, json, read_fields,
 };
 
 use crate::deletion::DeletionVector;
@@ -114,14 +114,18 @@ pub(crate) struct OpenFiles {
 }
 
 impl OpenFiles {
-    /// Reads rows of fields. A field in no file is null.
+    /// Reads rows of fields, JSON as text. A field in no file is null.
     pub(crate) fn read(&self, fields: &[Arc<Field>], rows: Rows<'_>) -> Result<Vec<ArrayRef>> {
         let sources: Vec<_> = self
             .sources
             .iter()
             .map(|(reader, columns)| FieldSource { reader, columns })
             .collect();
-        read_fields(&sources, fields, rows, &ReadOptions::default())
+        let arrays = read_fields(&sources, fields, rows.clone(), &ReadOptions::default())?;
+        let pairs = fields.iter().zip(arrays);
+        pairs
+            .map(|(field, array)| json::decode_column(field, array, &rows))
+            .collect()
     }
 }
 

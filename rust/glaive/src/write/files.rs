@@ -6,9 +6,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, RecordBatchReader};
 use arrow_schema::{DataType, Schema as ArrowSchema};
 use glaive_file::io::Storage;
-use glaive_file::{
-    Context, Error, Field, FileVersion, FileWriter, Result, Schema, WriterOptions, refuse_json_text,
-};
+use glaive_file::{Context, Error, Field, FileVersion, FileWriter, Result, Schema, WriterOptions, json};
 
 use super::{WriteParams, WriteProgress};
 use crate::manifest::{DataFile, Fragment};
@@ -51,6 +49,8 @@ pub(super) struct FragmentWriter<'a> {
     written: &'a mut WrittenFiles,
     fragments: Vec<Fragment>,
     current: Option<Current>,
+    /// Rows taken so far.
+    rows: u64,
     arrow: Arc<ArrowSchema>,
 }
 
@@ -75,6 +75,7 @@ impl<'a> FragmentWriter<'a> {
             written,
             fragments: Vec::new(),
             current: None,
+            rows: 0,
             arrow,
         }
     }
@@ -83,14 +84,16 @@ impl<'a> FragmentWriter<'a> {
     pub(super) fn write_all(mut self, reader: Box<dyn RecordBatchReader + Send>) -> Result<Vec<Fragment>> {
         for batch in reader {
             let batch = self.conform(&batch?)?;
+            self.rows += batch.num_rows() as u64;
             self.write(batch)?;
         }
         self.finish_file()?;
         Ok(self.fragments)
     }
 
-    /// The batch with exactly the types of the file: view types and names of list items may differ.
+    /// The batch with exactly the types of the file: view types and names of list items may differ, and JSON may be text.
     fn conform(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let batch = &*json::encode_batch(&self.schema, batch, self.rows)?;
         let columns = self
             .schema
             .fields
@@ -101,7 +104,6 @@ impl<'a> FragmentWriter<'a> {
                 let column = column.ok_or_else(|| {
                     Error::schema_mismatch(format!("a batch lacks the column '{}'", field.name))
                 })?;
-                refuse_json_text(field, column.data_type())?;
                 let column =
                     conform(column, target.data_type()).context(|| format!("column '{}'", field.name))?;
                 check_nulls(field, &column, &field.name)?;

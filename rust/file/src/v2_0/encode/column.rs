@@ -105,7 +105,6 @@ fn kind_of(field: &Field) -> Result<Kind> {
         LogicalType::Struct => Ok(Kind::Header),
         LogicalType::List { .. } => Ok(Kind::Values(StringCodec::Plain)),
         LogicalType::Map => unsupported("maps need version 2.2"),
-        LogicalType::Json => unsupported("JSON columns are not supported yet"),
         LogicalType::FixedSizeList { .. } if !field.children.is_empty() => {
             unsupported("fixed-size lists of structs need version 2.2")
         }
