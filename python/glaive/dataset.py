@@ -121,9 +121,9 @@ def write_dataset(
     "overwrite" (new rows and schema, the history stays). `data_obj` is anything that `glaive.types.to_reader`
     takes. Given a `LanceDataset` as `uri`, the write is based on its version, and it stays where it is.
 
-    `alignment` is where the buffers of the files start: at multiples of 64 bytes, or of 4096, so that a reader can
-    use direct I/O (not an option of pylance, which reads such files). Then a page takes 2 KiB more for each of its
-    buffers on average, and a file about 4 KiB more for each column.
+    `alignment` is where the buffers of the files start: at multiples of 64 bytes, or of 4096, so that a
+    reader can use direct I/O (not an option of pylance, which reads such files). Then a page takes 2 KiB
+    more for each of its buffers on average, and a file about 4 KiB more for each column.
 
     A failed write leaves the dataset as it was. `max_rows_per_group`, `max_page_bytes` and `session`
     are hints.

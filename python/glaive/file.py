@@ -168,7 +168,7 @@ class LanceFileReader:
 class LanceFileWriter:
     """Writes one file; the schema is that of the first batch when not given.
 
-    `alignment`: buffers start at multiples of 64 bytes, or of 4096 for direct I/O, see `glaive.write_dataset`.
+    `alignment`: buffers start at multiples of 64 bytes, or of 4096 for direct I/O (`glaive.write_dataset`).
 
     Leaving a `with` block by an exception abandons the file.
     """

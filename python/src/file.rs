@@ -9,7 +9,8 @@ use glaive_file::container::{Alignment, BufferRange, PageInfo};
 use glaive_file::io::{LocalStorage, Storage};
 use glaive_file::proto::lance::encodings21::PageLayout;
 use glaive_file::{
-    Error, FileReader, FileVersion, FileWriter, ReadOptions, Result, Rows, Schema, WriterOptions,
+    EncodingDefaults, Error, FileReader, FileVersion, FileWriter, ReadOptions, Result, Rows, Schema,
+    WriterOptions,
 };
 use prost::Message;
 use pyo3::prelude::*;
@@ -278,6 +279,7 @@ impl PyFileWriter {
         alignment: i64,
     ) -> PyResult<Self> {
         let schema = arrow::import_schema(schema)?;
+        let (defaults, warnings) = EncodingDefaults::from_environment();
         let writer = run_at(py, path, During::Write, || {
             let (storage, name) = storage_of(path)?;
             let options = WriterOptions {
@@ -285,6 +287,7 @@ impl PyFileWriter {
                 data_cache_bytes,
                 max_page_bytes,
                 alignment: alignment.try_into()?,
+                defaults,
                 ..WriterOptions::default()
             };
             FileWriter::create(
@@ -294,6 +297,7 @@ impl PyFileWriter {
             )
         })?;
         // Python frames: `_open`, `write_batch` or `__init__`, then its caller.
+        warn(py, &warnings, 3)?;
         warn(py, writer.warnings(), 3)?;
         Ok(Self {
             path: path.to_owned(),

@@ -2,6 +2,7 @@
 
 mod assemble;
 pub mod container;
+pub mod environment;
 pub mod error;
 pub mod io;
 pub mod json;
@@ -15,6 +16,7 @@ pub mod v2_1;
 pub mod version;
 pub mod writer;
 
+pub use environment::EncodingDefaults;
 pub use error::{Context, Error, ErrorKind, Result};
 pub use reader::{FieldSource, FileReader, ReadOptions, Rows, read_fields};
 pub use schema::{Field, LogicalType, Schema};

@@ -15,10 +15,7 @@ use crate::proto::lance::file::Schema as SchemaMessage;
 use crate::schema::{Field, Schema};
 use crate::v2_1::encode::{ColumnOptions, encode_page, null_in_required, value_bytes};
 use crate::v2_1::slots_per_row;
-use crate::{Context, Error, FileVersion, Result, json, parallel, v2_0};
-
-/// Bytes of a page at most in version 2.0, unless the caller says otherwise.
-const MAX_PAGE_BYTES: usize = 32 << 20;
+use crate::{Context, EncodingDefaults, Error, FileVersion, Result, json, parallel, v2_0};
 
 /// Bytes of values that make a page.
 const PAGE_BYTES: usize = 8 << 20;
@@ -38,6 +35,8 @@ pub struct WriterOptions {
     pub max_page_bytes: Option<u64>,
     /// Where the buffers of the file start.
     pub alignment: Alignment,
+    /// What holds where neither these options nor the metadata of a field say otherwise.
+    pub defaults: EncodingDefaults,
     /// Threads to encode with; 0 = the number of cores.
     pub threads: usize,
 }
@@ -102,7 +101,8 @@ impl FileWriter {
         let old = options.version == FileVersion::V2_0;
         for field in schema.fields.iter().filter(|_| !old) {
             for leaf in leaf_fields(field)? {
-                let how = ColumnOptions::parse(field, &leaf, options.version, &mut warnings)?;
+                let how =
+                    ColumnOptions::parse(field, &leaf, options.version, &options.defaults, &mut warnings)?;
                 columns.push(LeafColumn::new(leaf, field.clone(), how));
             }
         }
@@ -269,10 +269,16 @@ fn columns_v2_0(schema: &Schema, page_bytes: usize, options: &WriterOptions) -> 
                 "max_page_bytes is 0; a page holds at least 1 byte",
             ));
         }
-        Some(max) => usize::try_from(max).unwrap_or(usize::MAX),
-        None => MAX_PAGE_BYTES,
+        Some(max) => max,
+        None => options.defaults.max_page_bytes,
     };
-    v2_0::Columns::new(schema, page_bytes.min(max), options.threads)
+    let max = usize::try_from(max).unwrap_or(usize::MAX);
+    v2_0::Columns::new(
+        schema,
+        page_bytes.min(max),
+        options.defaults.dict_threshold,
+        options.threads,
+    )
 }
 
 /// Rows that make one page, or several if they have very many levels.

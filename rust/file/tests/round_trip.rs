@@ -9,7 +9,8 @@ use arrow_buffer::{NullBuffer, OffsetBuffer, i256};
 use arrow_schema::{DataType, Field, Schema};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
-use glaive_file::{FileVersion, ReadOptions, Rows, WriterOptions};
+use glaive_file::environment::DictValues;
+use glaive_file::{EncodingDefaults, FileVersion, ReadOptions, Rows, WriterOptions};
 
 use crate::special_columns;
 use crate::support::{PATTERNS, mix, nulls, open, options, primitive, strings, write};
@@ -485,4 +486,45 @@ fn nulls_in_a_required_field_are_refused() {
             .to_string()
             .contains("contained null values even though the field is marked non-null")
     );
+}
+
+#[test]
+fn extreme_defaults() {
+    let extremes = [
+        EncodingDefaults {
+            max_chunk_values: 2,
+            chunk_bytes: -1,
+            dict_min_values: 0,
+            dict_divisor: 1,
+            dict_size_ratio: Some(1.0),
+            ..Default::default()
+        },
+        EncodingDefaults {
+            max_chunk_values: 64,
+            dict_max_items: 0,
+            dict_values: DictValues::None,
+            ..Default::default()
+        },
+        EncodingDefaults {
+            max_chunk_values: 32_768,
+            chunk_bytes: i64::MAX,
+            dict_min_values: usize::MAX,
+            dict_divisor: usize::MAX,
+            ..Default::default()
+        },
+    ];
+    for version in VERSIONS {
+        for (number, defaults) in extremes.iter().enumerate() {
+            for (pattern, n) in [("none", 1025), ("random", 40_000)] {
+                let batch = batch(n, pattern, version);
+                let options = WriterOptions {
+                    version,
+                    defaults: defaults.clone(),
+                    ..Default::default()
+                };
+                let bytes = write(std::slice::from_ref(&batch), options).unwrap();
+                check(&batch, bytes, &format!("{version}, defaults {number}, {pattern}"));
+            }
+        }
+    }
 }

@@ -572,3 +572,27 @@ fn items_of_empty_lists_have_an_empty_page() {
     // Only the struct header has its page.
     assert_eq!(pages.sum::<usize>(), 1);
 }
+
+#[test]
+fn thresholds_of_dictionaries() {
+    let column = |distinct: usize| {
+        let text = strings(2000, &nulls("random", 2000), |i| format!("k{}", i % distinct));
+        RecordBatch::try_from_iter_with_nullable([("t", Arc::new(text) as ArrayRef, true)]).unwrap()
+    };
+    for threshold in [0, 1, 2, 100, 254, 255, 256, 257, 1000, usize::MAX] {
+        for distinct in [1, 99, 253, 254, 255, 256, 900] {
+            let batch = column(distinct);
+            let mut options = options(FileVersion::V2_0);
+            options.defaults.dict_threshold = threshold;
+            let reader = open(write(std::slice::from_ref(&batch), options).unwrap());
+            let page = &reader.tail().column(0).unwrap().pages[0];
+            // Indices of one byte, of which 0 is null.
+            let expected = threshold <= 2000 && distinct < threshold && distinct < 256;
+            assert_eq!(page.buffers[0].size == 2000, expected, "{threshold}, {distinct}");
+            let read = reader
+                .read(None, Rows::Range(0..2000), &ReadOptions::default())
+                .unwrap();
+            assert_eq!(read, batch, "{threshold}, {distinct}");
+        }
+    }
+}

@@ -6,7 +6,9 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, RecordBatchReader};
 use arrow_schema::{DataType, Schema as ArrowSchema};
 use glaive_file::io::Storage;
-use glaive_file::{Context, Error, Field, FileVersion, FileWriter, Result, Schema, WriterOptions, json};
+use glaive_file::{
+    Context, EncodingDefaults, Error, Field, FileVersion, FileWriter, Result, Schema, WriterOptions, json,
+};
 
 use super::{WriteParams, WriteProgress};
 use crate::manifest::{DataFile, Fragment};
@@ -46,6 +48,7 @@ pub(super) struct FragmentWriter<'a> {
     schema: Schema,
     version: FileVersion,
     params: &'a WriteParams,
+    defaults: EncodingDefaults,
     written: &'a mut WrittenFiles,
     fragments: Vec<Fragment>,
     current: Option<Current>,
@@ -68,10 +71,15 @@ impl<'a> FragmentWriter<'a> {
         written: &'a mut WrittenFiles,
     ) -> Self {
         let arrow = Arc::new(schema.to_arrow());
+        let (defaults, warnings) = EncodingDefaults::from_environment();
+        if let Some(warn) = &params.on_warning {
+            warnings.iter().for_each(|text| warn(text));
+        }
         Self {
             schema,
             version,
             params,
+            defaults,
             written,
             fragments: Vec::new(),
             current: None,
@@ -154,6 +162,7 @@ impl<'a> FragmentWriter<'a> {
             version: self.version,
             data_cache_bytes: self.params.data_cache_bytes,
             alignment: self.params.alignment,
+            defaults: self.defaults.clone(),
             ..WriterOptions::default()
         };
         let writer = FileWriter::create(sink, self.schema.clone(), options)?;

@@ -85,7 +85,7 @@ pub struct WriteParams {
     pub alignment: Alignment,
     /// Hears of every file.
     pub progress: Option<Arc<dyn WriteProgress>>,
-    /// Hears once of each metadata value of a field that could not be used.
+    /// Hears once of each metadata value of a field, and each environment variable, that could not be used.
     pub on_warning: Option<Arc<WarningListener>>,
 }
 

@@ -71,7 +71,7 @@ pub fn encode(
 ) -> Result<Option<EncodedPage>> {
     if let Some(widths) = fixed_widths(fields) {
         return Ok(chunks::mini_block(
-            chunked(fields, &widths)?,
+            chunked(fields, &widths, options.max_chunk_values)?,
             None,
             levels,
             options.version,
@@ -120,7 +120,7 @@ fn fixed_widths(fields: &[PageValues]) -> Option<Vec<usize>> {
     fields.iter().map(width).collect()
 }
 
-fn chunked(fields: &[PageValues], widths: &[usize]) -> Result<ChunkedValues> {
+fn chunked(fields: &[PageValues], widths: &[usize], most: usize) -> Result<ChunkedValues> {
     let stride: usize = widths.iter().sum();
     if stride > MAX_ROW_BYTES {
         return Err(Error::unsupported(format!(
@@ -138,7 +138,7 @@ fn chunked(fields: &[PageValues], widths: &[usize]) -> Result<ChunkedValues> {
             .iter()
             .for_each(|field| data.extend_from_slice(field.value(row)));
     }
-    let n = super::fixed::flat_chunk_values(stride);
+    let n = super::fixed::flat_chunk_values(stride, most);
     let chunk = |values| Chunk {
         values,
         sizes: sizes(values * stride, 0),
