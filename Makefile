@@ -27,6 +27,7 @@ help:
 	@echo 'make demo    build the wheel, write and read the flights of 2013 as Lance tables in demo-data/'
 	@echo 'make test    build what is missing, cargo test, pytest'
 	@echo 'make soak    2,000 random nested tables, both ways with pylance'
+	@echo 'make old     both ways with old versions of pylance: GLAIVE_OLD_PYLANCE=old/bin/python:...'
 	@echo 'make lint    cargo fmt, clippy, ruff, mypy'
 	@echo 'make wheel   the release wheel in dist/, tried in an empty environment'
 	@echo 'make bench   cargo bench'
@@ -46,6 +47,13 @@ test: $(VENV)/.installed $(VENV)/.dev-deps
 .PHONY: soak
 soak: $(VENV)/.installed $(VENV)/.dev-deps
 	GLAIVE_NESTED_TABLES=2000 $(BIN)/python -m pytest -n 2 tests/test_nested.py
+
+# GLAIVE_OLD_PYLANCE names the interpreters that have them, separated by colons.
+.PHONY: old
+old: $(VENV)/.installed $(VENV)/.dev-deps
+	@[[ -n "$${GLAIVE_OLD_PYLANCE:-}" ]] || \
+		{ echo 'make: set GLAIVE_OLD_PYLANCE to interpreters with an old pylance, such as old/bin/python' >&2; exit 1; }
+	$(BIN)/python -m pytest tests/test_old_pylance.py
 
 .PHONY: lint
 lint: cargo-found $(VENV)/.dev-deps

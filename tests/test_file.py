@@ -149,6 +149,38 @@ def test_unknown_compression(path: str) -> None:
         glaive.file.LanceFileWriter(path, pa.schema([field]))
 
 
+@pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
+@pytest.mark.parametrize("alignment", [64, 4096])
+def test_alignment(alignment: int, version: str, table: pa.Table, path: str, tmp_path: Path) -> None:
+    with glaive.file.LanceFileWriter(path, version=version, alignment=alignment) as out:
+        out.write_batch(table)
+        out.add_global_buffer(b"hello")
+    uri = str(tmp_path / "t.lance")
+    dataset = glaive.write_dataset(table, uri, data_storage_version=version, alignment=alignment)
+    (fragment,) = dataset.get_fragments()
+    files = [path, f"{uri}/data/{fragment.data_files()[0].path}"]
+    for name in files:
+        metadata = lance.file.LanceFileReader(name).metadata()
+        starts = [b.position for c in metadata.columns for p in c.pages for b in p.buffers]
+        starts += [b.position for b in metadata.global_buffers]
+        assert len(set(starts)) > len(table.column_names)
+        assert [start % alignment for start in starts] == [0] * len(starts)
+        assert lance.file.LanceFileReader(name).read_all().to_table().equals(table)
+        assert glaive.file.LanceFileReader(name).read_all().to_table().equals(table)
+    assert lance.file.LanceFileReader(path).read_global_buffer(1) == b"hello"
+    assert lance.dataset(uri).take([3, 70]).equals(table.take([3, 70]))
+
+
+@pytest.mark.parametrize("alignment", [-64, 0, 1, 100, 512, 8192])
+def test_other_alignments(alignment: int, table: pa.Table, path: str, tmp_path: Path) -> None:
+    text = f"alignment={alignment} is not possible; use 64, or 4096 for direct I/O"
+    with pytest.raises(ValueError, match=text):
+        glaive.file.LanceFileWriter(path, alignment=alignment)
+    with pytest.raises(ValueError, match=text):
+        glaive.write_dataset(table, tmp_path / "t.lance", alignment=alignment)
+    assert list(tmp_path.iterdir()) == []
+
+
 KEYS = [
     {"compression": "none"},
     {"compression": "zstd", "compression-level": "7", "bss": "on"},

@@ -54,5 +54,11 @@ def test_import_loads_little() -> None:
     subprocess.run([sys.executable, "-c", bare], check=True)
 
 
+def test_modules_bind_in_any_order() -> None:
+    """`glaive.types` is a module of the package, and `glaive.dataset` stays the function."""
+    code = "import glaive.types, glaive.file, glaive; glaive.write_dataset; assert callable(glaive.dataset)"
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
 def test_library_size() -> None:
     assert Path(_glaive.__file__).stat().st_size < LIBRARY_BUDGET

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-import types
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -48,12 +48,12 @@ _HOMES = {
 _SUBMODULES = frozenset({"commit", "errors", "file", "fragment", "progress", "scanner", "schema", "types"})
 
 
-class _Package(types.ModuleType):
+class _Package(ModuleType):
     """The package module: keeps `glaive.dataset` the function although a submodule has the same name."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         # The import system binds every loaded submodule to its parent.
-        if name == "dataset" and isinstance(value, types.ModuleType):
+        if name == "dataset" and isinstance(value, ModuleType):
             return
         super().__setattr__(name, value)
 

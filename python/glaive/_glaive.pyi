@@ -27,6 +27,7 @@ class Dataset:
         max_rows_per_file: int,
         max_bytes_per_file: int,
         data_cache_bytes: int | None,
+        alignment: int,
         data_storage_version: str | None,
         enable_v2_manifest_paths: bool,
         transaction_properties: dict[str, str],
@@ -125,6 +126,7 @@ class FileWriter:
         version: str | None = None,
         data_cache_bytes: int | None = None,
         max_page_bytes: int | None = None,
+        alignment: int = 64,
     ) -> FileWriter: ...
     def write(self, data: Any) -> None:
         """Appends the batches of an Arrow stream or one batch."""
@@ -138,8 +140,8 @@ class FileWriter:
     def finish(self) -> int:
         """Completes the file and returns its rows."""
 
-def check_version(version: str | None) -> None:
-    """Raises unless files of that version can be written."""
+def check_file_options(version: str | None, alignment: int) -> None:
+    """Raises unless files of that version and alignment can be written."""
 
 def number_fields(schema: pa.Schema) -> list[Any]:
     """Trees (id, Arrow field, children) as a new dataset numbers them."""

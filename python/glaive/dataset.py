@@ -113,12 +113,17 @@ def write_dataset(
     namespace_client: Any = None,
     table_id: list[str] | None = None,
     session: Any = None,
+    alignment: int = 64,
 ) -> LanceDataset:
     """Writes `data_obj` and returns the dataset at the new version.
 
     `mode` is "create" (an existing dataset is an error), "append" (creates where there is none) or
     "overwrite" (new rows and schema, the history stays). `data_obj` is anything that `glaive.types.to_reader`
     takes. Given a `LanceDataset` as `uri`, the write is based on its version, and it stays where it is.
+
+    `alignment` is where the buffers of the files start: at multiples of 64 bytes, or of 4096, so that a
+    reader can use direct I/O (not an option of pylance, which reads such files). Then a page takes 2 KiB
+    more for each of its buffers on average, and a file about 4 KiB more for each column.
 
     A failed write leaves the dataset as it was. `max_rows_per_group`, `max_page_bytes` and `session`
     are hints.
@@ -151,6 +156,7 @@ def write_dataset(
         max_rows_per_file=max_rows_per_file,
         max_bytes_per_file=max_bytes_per_file,
         data_cache_bytes=data_cache_bytes,
+        alignment=alignment,
         data_storage_version=_storage_version(data_storage_version, use_legacy_format),
         enable_v2_manifest_paths=enable_v2_manifest_paths,
         transaction_properties=_transaction_properties(transaction_properties, commit_message),

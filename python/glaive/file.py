@@ -168,6 +168,8 @@ class LanceFileReader:
 class LanceFileWriter:
     """Writes one file; the schema is that of the first batch when not given.
 
+    `alignment`: buffers start at multiples of 64 bytes, or of 4096 for direct I/O (`glaive.write_dataset`).
+
     Leaving a `with` block by an exception abandons the file.
     """
 
@@ -182,6 +184,7 @@ class LanceFileWriter:
         namespace_client: Any = None,
         table_id: list[str] | None = None,
         max_page_bytes: int | None = None,
+        alignment: int = 64,
         **kwargs: Any,
     ) -> None:
         if kwargs:
@@ -192,11 +195,12 @@ class LanceFileWriter:
         self._version = version
         self._data_cache_bytes = data_cache_bytes
         self._max_page_bytes = max_page_bytes
+        self._alignment = alignment
         self._rows: int | None = None
         self._writer: _glaive.FileWriter | None = None
         self._pending_metadata: dict[str, str] = {}
         self._pending_buffers: list[bytes] = []
-        _glaive.check_version(version)
+        _glaive.check_file_options(version, alignment)
         if schema is not None:
             self._open(schema)
 
@@ -244,7 +248,7 @@ class LanceFileWriter:
 
     def _open(self, schema: pa.Schema) -> _glaive.FileWriter:
         writer = _glaive.FileWriter(
-            self._path, schema, self._version, self._data_cache_bytes, self._max_page_bytes
+            self._path, schema, self._version, self._data_cache_bytes, self._max_page_bytes, self._alignment
         )
         for key, value in self._pending_metadata.items():
             writer.add_schema_metadata(key, value)

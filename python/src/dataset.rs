@@ -9,6 +9,7 @@ use glaive::{
     BatchSize, Dataset, Error, ErrorKind, Field, FragmentHandle, OpenOptions, Result, ScanOptions,
     VersionInfo, WriteParams, WriteProgress,
 };
+use glaive_file::json;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -39,7 +40,7 @@ impl PyDataset {
     /// Writes an Arrow stream and returns the new version.
     #[staticmethod]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python function")]
-    #[pyo3(signature = (data, destination, *, mode, max_rows_per_file, max_bytes_per_file, data_cache_bytes,
+    #[pyo3(signature = (data, destination, *, mode, max_rows_per_file, max_bytes_per_file, data_cache_bytes, alignment,
         data_storage_version, enable_v2_manifest_paths, transaction_properties, progress))]
     fn write(
         py: Python<'_>,
@@ -49,6 +50,7 @@ impl PyDataset {
         max_rows_per_file: u64,
         max_bytes_per_file: u64,
         data_cache_bytes: Option<u64>,
+        alignment: i64,
         data_storage_version: Option<&str>,
         enable_v2_manifest_paths: bool,
         transaction_properties: BTreeMap<String, String>,
@@ -70,6 +72,7 @@ impl PyDataset {
                 enable_v2_manifest_paths,
                 transaction_properties,
                 data_cache_bytes,
+                alignment: alignment.try_into()?,
                 progress: progress.map(|object| Arc::new(Progress(object)) as Arc<dyn WriteProgress>),
                 on_warning: Some(Arc::new(move |text| {
                     let mut texts = sink.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -95,7 +98,7 @@ impl PyDataset {
 
     #[getter]
     fn schema<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        arrow::export_schema(py, self.0.schema().to_arrow().into())
+        arrow::export_schema(py, json::text_schema(self.0.schema()).into())
     }
 
     #[getter]

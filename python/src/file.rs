@@ -2,11 +2,13 @@
 
 use std::sync::{Arc, Mutex};
 
-use glaive_file::container::{BufferRange, PageInfo};
+use glaive_file::container::{Alignment, BufferRange, PageInfo};
 use glaive_file::io::{LocalStorage, Storage};
 use glaive_file::proto::lance::encodings21::PageLayout;
 use glaive_file::scan::{FileScan, Wanted};
-use glaive_file::{BatchSize, Error, FileReader, FileVersion, FileWriter, Result, Schema, WriterOptions};
+use glaive_file::{
+    BatchSize, EncodingDefaults, Error, FileReader, FileVersion, FileWriter, Result, Schema, WriterOptions,
+};
 use prost::Message;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -188,7 +190,8 @@ pub struct PyFileWriter {
 #[pymethods]
 impl PyFileWriter {
     #[new]
-    #[pyo3(signature = (path, schema, version=None, data_cache_bytes=None, max_page_bytes=None))]
+    #[pyo3(signature = (path, schema, version=None, data_cache_bytes=None, max_page_bytes=None,
+        alignment=64))]
     fn new(
         py: Python<'_>,
         path: &str,
@@ -196,14 +199,18 @@ impl PyFileWriter {
         version: Option<&str>,
         data_cache_bytes: Option<u64>,
         max_page_bytes: Option<u64>,
+        alignment: i64,
     ) -> PyResult<Self> {
         let schema = arrow::import_schema(schema)?;
+        let (defaults, warnings) = EncodingDefaults::from_environment();
         let writer = run_at(py, path, During::Write, || {
             let (storage, name) = storage_of(path)?;
             let options = WriterOptions {
                 version: parse_version(version)?,
                 data_cache_bytes,
                 max_page_bytes,
+                alignment: alignment.try_into()?,
+                defaults,
                 ..WriterOptions::default()
             };
             FileWriter::create(
@@ -213,6 +220,7 @@ impl PyFileWriter {
             )
         })?;
         // Python frames: `_open`, `write_batch` or `__init__`, then its caller.
+        warn(py, &warnings, 3)?;
         warn(py, writer.warnings(), 3)?;
         Ok(Self {
             path: path.to_owned(),
@@ -280,11 +288,14 @@ pub fn parse_version(version: Option<&str>) -> Result<FileVersion> {
     version.map_or(Ok(FileVersion::DEFAULT), str::parse)
 }
 
-/// Raises unless files of that version can be written.
+/// Raises unless files of that version and alignment can be written.
 #[pyfunction]
-pub fn check_version(py: Python<'_>, version: Option<&str>) -> PyResult<()> {
-    py.detach(|| parse_version(version)?.check_writable())
-        .map_err(|error| to_py(py, &error, During::Write))
+pub fn check_file_options(py: Python<'_>, version: Option<&str>, alignment: i64) -> PyResult<()> {
+    let check = || {
+        Alignment::try_from(alignment)?;
+        parse_version(version)?.check_writable()
+    };
+    py.detach(check).map_err(|error| to_py(py, &error, During::Write))
 }
 
 /// Trees (id, Arrow field, children) as a new dataset numbers them.

@@ -28,7 +28,7 @@ fn _glaive(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<scan::Scan>()?;
     module.add_class::<file::PyFileReader>()?;
     module.add_class::<file::PyFileWriter>()?;
-    module.add_function(wrap_pyfunction!(file::check_version, module)?)?;
+    module.add_function(wrap_pyfunction!(file::check_file_options, module)?)?;
     module.add_function(wrap_pyfunction!(file::number_fields, module)?)?;
     module.add_function(wrap_pyfunction!(buffer_addresses, module)?)?;
     module.add_function(wrap_pyfunction!(dataset::scan_and_addresses, module)?)?;

@@ -12,7 +12,7 @@ pub struct LeafField {
     /// The field.
     pub field: Arc<Field>,
     /// Names from the top-level field to the leaf, joined by dots: for messages.
-    pub path: String,
+    pub path: Arc<str>,
     /// Children to take from the top-level field to the leaf.
     pub steps: Vec<usize>,
     /// Physical form of its values.
@@ -29,7 +29,7 @@ pub fn leaf_fields(field: &Arc<Field>) -> Result<Vec<LeafField>> {
     let mut out = Vec::new();
     let root = LeafField {
         field: field.clone(),
-        path: field.name.clone(),
+        path: field.name.as_str().into(),
         steps: Vec::new(),
         shape: ValueShape::Null,
         nodes: Vec::new(),
@@ -60,7 +60,7 @@ fn walk(mut node: LeafField, out: &mut Vec<LeafField>) -> Result<()> {
     for (step, child) in node.field.children.iter().enumerate() {
         let mut below = node.clone();
         below.field = child.clone();
-        below.path = format!("{}.{}", node.path, child.name);
+        below.path = format!("{}.{}", node.path, child.name).into();
         below.steps.push(step);
         walk(below, out)?;
     }

@@ -3,8 +3,10 @@
 mod assemble;
 pub mod batches;
 pub mod container;
+pub mod environment;
 pub mod error;
 pub mod io;
+pub mod json;
 mod lanes;
 pub mod leaves;
 pub mod parallel;
@@ -17,11 +19,12 @@ pub mod version;
 pub mod writer;
 
 pub use batches::BatchSize;
+pub use environment::EncodingDefaults;
 pub use error::{Context, Error, ErrorKind, Result};
 pub use reader::{FieldSource, FileReader, ReadOptions, Rows, read_fields};
 pub use schema::{Field, LogicalType, Schema};
 pub use version::FileVersion;
-pub use writer::{FileSummary, FileWriter, WriterOptions, refuse_json_text};
+pub use writer::{FileSummary, FileWriter, WriterOptions};
 
 /// The messages of the format, generated from `protos/`.
 #[allow(missing_docs, clippy::all, clippy::pedantic)]

@@ -372,7 +372,7 @@ impl<'a> Leaf<'a> {
             for page in pages.iter().skip(pages.partition_point(|p| end(p) <= first)) {
                 let inside = ranges::clip(&rows, page.info().first_row..end(page));
                 if !inside.is_empty() {
-                    reads.push(PageRead::new(page.clone(), inside));
+                    reads.push(PageRead::new(page.clone(), self.field.path.clone(), inside));
                 }
             }
             Ok(LeafPlan {
@@ -393,16 +393,16 @@ impl<'a> Leaf<'a> {
 
     /// Decodes the column.
     fn decode(&self, plan: LeafPlan<'_>, rows: usize) -> Result<Built> {
-        if plan.reader.is_none() {
+        let Some(reader) = plan.reader else {
             return Ok(Built::Missing);
-        }
+        };
         let mut sink = ColumnSink::new(&self.field.shape, &self.field.nodes, rows);
         sink.values
             .reserve_bytes(plan.reads.iter().map(PageRead::value_bytes).sum());
         for read in &plan.reads {
             read.decode(&mut sink)
                 .map_err(|e| e.context(read.place()))
-                .context(|| self.place())?;
+                .context(|| reader.path())?;
         }
         if sink.structure.rows() != rows {
             let found = sink.structure.rows();
@@ -442,7 +442,10 @@ fn fetch_file(reader: &FileReader, reads: &mut [&mut PageRead]) -> Result<()> {
     loop {
         let (mut wanted, mut counts) = (Vec::new(), Vec::with_capacity(reads.len()));
         for read in reads.iter_mut() {
-            let ranges = read.wants().context(|| reader.path())?;
+            let ranges = read
+                .wants()
+                .map_err(|e| e.context(read.place()))
+                .context(|| reader.path())?;
             counts.push(ranges.len());
             wanted.extend(ranges);
         }

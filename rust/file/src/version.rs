@@ -56,7 +56,12 @@ impl FileVersion {
     /// Parses the major and minor number of a data file's footer.
     pub fn from_footer(major: u16, minor: u16) -> Result<Self> {
         Self::from_numbers(major.into(), minor.into())
-            .ok_or_else(|| Error::unsupported(format!("data file version ({major}, {minor}) in the footer")))
+            .ok_or_else(|| {
+                Error::unsupported(format!(
+                    "data file version ({major}, {minor}) in the footer is unknown; known are 2.0, 2.1 and 2.2. A newer version of \
+                     this package may read the file, or write it as version 2.2"
+                ))
+            })
     }
 
     /// Parses `file_major_version` and `file_minor_version` of a manifest.

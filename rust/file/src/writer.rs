@@ -8,17 +8,14 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
 
-use crate::container::{ColumnPages, ContainerWriter, PageToWrite};
+use crate::container::{Alignment, ColumnPages, ContainerWriter, PageToWrite};
 use crate::io::FileSink;
 use crate::leaves::{LeafField, leaf_fields};
 use crate::proto::lance::file::Schema as SchemaMessage;
-use crate::schema::{Field, LogicalType, Schema};
+use crate::schema::{Field, Schema};
 use crate::v2_1::encode::{ColumnOptions, encode_page, null_in_required, value_bytes};
 use crate::v2_1::slots_per_row;
-use crate::{Context, Error, FileVersion, Result, parallel, v2_0};
-
-/// Bytes of a page at most in version 2.0, unless the caller says otherwise.
-const MAX_PAGE_BYTES: usize = 32 << 20;
+use crate::{Context, EncodingDefaults, Error, FileVersion, Result, json, parallel, v2_0};
 
 /// Bytes of values that make a page.
 const PAGE_BYTES: usize = 8 << 20;
@@ -36,6 +33,10 @@ pub struct WriterOptions {
     pub data_cache_bytes: Option<u64>,
     /// Bytes of one page at most, except for a page of a single row; by default 32 MiB. Only version 2.0 heeds it.
     pub max_page_bytes: Option<u64>,
+    /// Where the buffers of the file start.
+    pub alignment: Alignment,
+    /// What holds where neither these options nor the metadata of a field say otherwise.
+    pub defaults: EncodingDefaults,
     /// Threads to encode with; 0 = the number of cores.
     pub threads: usize,
 }
@@ -100,7 +101,8 @@ impl FileWriter {
         let old = options.version == FileVersion::V2_0;
         for field in schema.fields.iter().filter(|_| !old) {
             for leaf in leaf_fields(field)? {
-                let how = ColumnOptions::parse(field, &leaf, options.version, &mut warnings)?;
+                let how =
+                    ColumnOptions::parse(field, &leaf, options.version, &options.defaults, &mut warnings)?;
                 columns.push(LeafColumn::new(leaf, field.clone(), how));
             }
         }
@@ -110,7 +112,7 @@ impl FileWriter {
             true => Some(columns_v2_0(&schema, page_bytes, &options)?),
             false => None,
         };
-        let container = ContainerWriter::new(sink, options.version);
+        let container = ContainerWriter::new(sink, options.version, options.alignment);
         Ok(Self {
             container,
             schema,
@@ -154,9 +156,10 @@ impl FileWriter {
         self.container.add_global_buffer(bytes)
     }
 
-    /// Takes a batch. Its columns are found by name.
+    /// Takes a batch. Its columns are found by name; JSON text becomes binary JSON.
     ///
     /// # Errors
+    /// `InvalidInput` for text in a JSON column that is no JSON.
     /// `SchemaMismatch` for a missing column, another type, or nulls in a non-nullable field.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         if batch.num_columns() != self.schema.fields.len() {
@@ -167,6 +170,7 @@ impl FileWriter {
                 expected.len()
             )));
         }
+        let batch = &*json::encode_batch(&self.schema, batch, self.num_rows)?;
         if let Some(columns) = &mut self.columns_v2_0 {
             columns.write(&self.schema, batch, &mut self.container)?;
             self.num_rows += batch.num_rows() as u64;
@@ -265,10 +269,16 @@ fn columns_v2_0(schema: &Schema, page_bytes: usize, options: &WriterOptions) -> 
                 "max_page_bytes is 0; a page holds at least 1 byte",
             ));
         }
-        Some(max) => usize::try_from(max).unwrap_or(usize::MAX),
-        None => MAX_PAGE_BYTES,
+        Some(max) => max,
+        None => options.defaults.max_page_bytes,
     };
-    v2_0::Columns::new(schema, page_bytes.min(max), options.threads)
+    let max = usize::try_from(max).unwrap_or(usize::MAX);
+    v2_0::Columns::new(
+        schema,
+        page_bytes.min(max),
+        options.defaults.dict_threshold,
+        options.threads,
+    )
 }
 
 /// Rows that make one page, or several if they have very many levels.
@@ -401,7 +411,6 @@ impl LeafColumn {
 /// Whether an array of type `found` can be stored in a field: names of list items and map entries do not matter, nor whether
 /// the type says that nulls are possible.
 fn check_type(field: &Field, found: &DataType) -> Result<()> {
-    refuse_json_text(field, found)?;
     if fits(field, found) {
         return Ok(());
     }
@@ -410,34 +419,6 @@ fn check_type(field: &Field, found: &DataType) -> Result<()> {
         field.name,
         field.data_type()
     )))
-}
-
-/// JSON columns hold documents in their binary form; text would have to be converted.
-///
-/// # Errors
-/// `Unsupported` where an array of type `found` brings strings for a JSON field.
-pub fn refuse_json_text(field: &Field, found: &DataType) -> Result<()> {
-    if field.logical_type == LogicalType::Json && *found != DataType::LargeBinary {
-        return Err(Error::unsupported(format!(
-            "column '{}': JSON text (extension arrow.json) is not supported yet; store it as strings without the extension, \
-             or as binary JSON (large_binary with the extension lance.json)",
-            field.name
-        )));
-    }
-    match (found, field.children.as_slice()) {
-        (DataType::Struct(fields), children) => children
-            .iter()
-            .filter_map(|child| Some((child, fields.find(&child.name)?.1)))
-            .try_for_each(|(child, found)| refuse_json_text(child, found.data_type())),
-        (
-            DataType::List(item)
-            | DataType::LargeList(item)
-            | DataType::FixedSizeList(item, _)
-            | DataType::Map(item, _),
-            [child],
-        ) => refuse_json_text(child, item.data_type()),
-        _ => Ok(()),
-    }
 }
 
 fn fits(field: &Field, found: &DataType) -> bool {

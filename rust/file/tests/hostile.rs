@@ -79,7 +79,10 @@ fn the_error_names_file_column_and_page() {
     let error = read_all(bytes).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     let text = error.to_string();
-    assert!(text.starts_with("memory.lance: page 0: chunk metadata"), "{text}");
+    assert!(
+        text.starts_with("memory.lance: column 'ints': page 0: chunk metadata"),
+        "{text}"
+    );
 }
 
 /// The bytes that `column` of the special columns takes in a file of its own.

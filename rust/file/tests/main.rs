@@ -8,12 +8,15 @@
     reason = "a test fails by panicking"
 )]
 
+mod alignment;
 mod fuzz;
 mod hostile;
 mod io_counts;
+mod json;
 mod metadata_keys;
 mod round_trip;
 mod special_columns;
 mod support;
 mod v2_0;
 mod vectors;
+mod versions;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_array::*;
-use arrow_schema::{DataType, Field, Schema};
+use arrow_schema::{Field, Schema};
 use glaive_file::proto::lance::encodings21::compressive_encoding::Compression;
 use glaive_file::proto::lance::encodings21::{CompressiveEncoding, PageLayout, page_layout::Layout};
 use glaive_file::{FileVersion, FileWriter, ReadOptions, Rows};
@@ -228,27 +228,4 @@ fn a_value_that_means_nothing_is_a_warning() {
     let warnings = writer.finish().unwrap().warnings;
     assert!(warnings[0].contains("field 'a'") && warnings[0].contains("rle-threshold"));
     assert!(warnings[1].contains("maybe"));
-}
-
-#[test]
-fn json_text_is_refused_and_binary_json_is_kept() {
-    let field = |data_type, name: &str| {
-        let key = "ARROW:extension:name".to_string();
-        Field::new("j", data_type, true).with_metadata([(key, name.to_string())].into())
-    };
-    let bytes: ArrayRef = Arc::new(LargeBinaryArray::from(vec![Some(&b"\x20\0\0\0"[..]), None]));
-    let schema = Schema::new(vec![field(DataType::LargeBinary, "lance.json")]);
-    let batch = RecordBatch::try_new(Arc::new(schema), vec![bytes]).unwrap();
-    let reader = open(write(std::slice::from_ref(&batch), options(FileVersion::V2_2)).unwrap());
-    assert_eq!(
-        reader
-            .read(None, Rows::Range(0..2), &ReadOptions::default())
-            .unwrap(),
-        batch
-    );
-    let text: ArrayRef = Arc::new(StringArray::from(vec!["{}"]));
-    let schema = Schema::new(vec![field(DataType::Utf8, "arrow.json")]);
-    let batch = RecordBatch::try_new(Arc::new(schema), vec![text]).unwrap();
-    let error = write(&[batch], options(FileVersion::V2_2)).unwrap_err();
-    assert!(error.to_string().contains("JSON text"), "{error}");
 }

@@ -2,64 +2,24 @@
 
 use std::sync::Arc;
 
-use arrow_array::builder::{BinaryBuilder, StringBuilder};
+use arrow_array::builder::BinaryBuilder;
 use arrow_array::types::*;
 use arrow_array::*;
-use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, i256};
+use arrow_buffer::{NullBuffer, OffsetBuffer, i256};
 use arrow_schema::{DataType, Field, Schema};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
-use glaive_file::{FileVersion, ReadOptions, Rows, WriterOptions};
+use glaive_file::environment::DictValues;
+use glaive_file::{EncodingDefaults, FileVersion, ReadOptions, Rows, WriterOptions};
 
 use crate::special_columns;
-use crate::support::{open, options, write};
+use crate::support::{PATTERNS, mix, nulls, open, options, primitive, strings, write};
 
 const SIZES: [usize; 8] = [0, 1, 2, 1023, 1024, 1025, 4097, 70_000];
 const VERSIONS: [FileVersion; 2] = [FileVersion::V2_1, FileVersion::V2_2];
 
-/// A cheap sequence of well-mixed numbers.
-fn mix(i: usize) -> u64 {
-    let mut x = (i as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
-}
-
-/// Validity of a null pattern.
-fn nulls(pattern: &str, n: usize) -> Option<NullBuffer> {
-    let valid: BooleanBuffer = (0..n)
-        .map(|i| match pattern {
-            "none" => true,
-            "first" => i != 0,
-            "last" => i + 1 != n,
-            "all" => false,
-            "second" => i % 2 == 0,
-            "random" => !mix(i).is_multiple_of(10),
-            _ => i / 1500 % 2 == 0,
-        })
-        .collect();
-    (pattern != "none").then(|| NullBuffer::new(valid))
-}
-
-const PATTERNS: [&str; 7] = ["none", "first", "last", "all", "second", "random", "blocks"];
-
-fn primitive<T: ArrowPrimitiveType>(
-    n: usize,
-    nulls: Option<NullBuffer>,
-    value: impl Fn(usize) -> T::Native,
-) -> PrimitiveArray<T> {
-    PrimitiveArray::new((0..n).map(value).collect::<Vec<_>>().into(), nulls)
-}
-
-fn strings(n: usize, nulls: &Option<NullBuffer>, value: impl Fn(usize) -> String) -> ArrayRef {
-    let mut builder = StringBuilder::new();
-    for i in 0..n {
-        match nulls.as_ref().is_none_or(|v| v.is_valid(i)) {
-            true => builder.append_value(value(i)),
-            false => builder.append_null(),
-        }
-    }
-    Arc::new(builder.finish())
+fn string_column(n: usize, nulls: &Option<NullBuffer>, value: impl Fn(usize) -> String) -> ArrayRef {
+    Arc::new(strings(n, nulls, value))
 }
 
 /// One column for each type and distribution.
@@ -77,97 +37,70 @@ fn columns(n: usize, v: Option<NullBuffer>) -> Vec<(&'static str, ArrayRef)> {
             "bool_constant",
             Arc::new(BooleanArray::new((0..n).map(|_| true).collect(), v.clone())),
         ),
-        (
-            "i8",
-            Arc::new(primitive::<Int8Type>(n, v.clone(), |i| mix(i) as i8)),
-        ),
+        ("i8", Arc::new(primitive::<Int8Type>(n, &v, |i| mix(i) as i8))),
         (
             "u8_small",
-            Arc::new(primitive::<UInt8Type>(n, v.clone(), |i| (mix(i) % 7) as u8)),
+            Arc::new(primitive::<UInt8Type>(n, &v, |i| (mix(i) % 7) as u8)),
         ),
         (
             "i16",
-            Arc::new(primitive::<Int16Type>(n, v.clone(), |i| {
-                (mix(i) % 300) as i16 - 100
-            })),
+            Arc::new(primitive::<Int16Type>(n, &v, |i| (mix(i) % 300) as i16 - 100)),
         ),
-        (
-            "u16",
-            Arc::new(primitive::<UInt16Type>(n, v.clone(), |i| mix(i) as u16)),
-        ),
-        (
-            "i32",
-            Arc::new(primitive::<Int32Type>(n, v.clone(), |i| i as i32)),
-        ),
+        ("u16", Arc::new(primitive::<UInt16Type>(n, &v, |i| mix(i) as u16))),
+        ("i32", Arc::new(primitive::<Int32Type>(n, &v, |i| i as i32))),
         (
             "i32_runs",
-            Arc::new(primitive::<Int32Type>(n, v.clone(), |i| {
-                (i / 700) as i32 * 1_000_003
-            })),
+            Arc::new(primitive::<Int32Type>(n, &v, |i| (i / 700) as i32 * 1_000_003)),
         ),
-        (
-            "u32",
-            Arc::new(primitive::<UInt32Type>(n, v.clone(), |i| mix(i) as u32)),
-        ),
-        (
-            "i64",
-            Arc::new(primitive::<Int64Type>(n, v.clone(), |i| mix(i) as i64)),
-        ),
+        ("u32", Arc::new(primitive::<UInt32Type>(n, &v, |i| mix(i) as u32))),
+        ("i64", Arc::new(primitive::<Int64Type>(n, &v, |i| mix(i) as i64))),
         (
             "i64_few",
-            Arc::new(primitive::<Int64Type>(n, v.clone(), |i| {
+            Arc::new(primitive::<Int64Type>(n, &v, |i| {
                 (mix(mix(i) as usize % 50)) as i64
             })),
         ),
-        (
-            "i64_constant",
-            Arc::new(primitive::<Int64Type>(n, v.clone(), |_| -5)),
-        ),
-        (
-            "u64",
-            Arc::new(primitive::<UInt64Type>(n, v.clone(), |i| mix(i) >> 40)),
-        ),
+        ("i64_constant", Arc::new(primitive::<Int64Type>(n, &v, |_| -5))),
+        ("u64", Arc::new(primitive::<UInt64Type>(n, &v, |i| mix(i) >> 40))),
         (
             "f16",
-            Arc::new(primitive::<Float16Type>(n, v.clone(), |i| {
+            Arc::new(primitive::<Float16Type>(n, &v, |i| {
                 half::f16::from_bits(mix(i) as u16 & 0x7bff)
             })),
         ),
         (
             "f32",
-            Arc::new(primitive::<Float32Type>(n, v.clone(), |i| {
-                (mix(i) % 1000) as f32 / 10.0
-            })),
+            Arc::new(primitive::<Float32Type>(n, &v, |i| (mix(i) % 1000) as f32 / 10.0)),
         ),
         (
             "f64",
-            Arc::new(primitive::<Float64Type>(n, v.clone(), |i| (mix(i) as f64).sqrt())),
+            Arc::new(primitive::<Float64Type>(n, &v, |i| (mix(i) as f64).sqrt())),
         ),
         (
             "date32",
-            Arc::new(primitive::<Date32Type>(n, v.clone(), |i| i as i32 / 3)),
+            Arc::new(primitive::<Date32Type>(n, &v, |i| i as i32 / 3)),
         ),
         (
             "date64",
-            Arc::new(primitive::<Date64Type>(n, v.clone(), |i| i as i64 * 86_400_000)),
+            Arc::new(primitive::<Date64Type>(n, &v, |i| i as i64 * 86_400_000)),
         ),
         (
             "time64",
-            Arc::new(primitive::<Time64NanosecondType>(n, v.clone(), |i| {
+            Arc::new(primitive::<Time64NanosecondType>(n, &v, |i| {
                 (mix(i) % 86_400_000_000_000) as i64
             })),
         ),
         (
             "timestamp",
             Arc::new(
-                primitive::<TimestampMicrosecondType>(n, v.clone(), |i| 1_700_000_000_000_000 + i as i64)
+                primitive::<TimestampMicrosecondType>(n, &v, |i| 1_700_000_000_000_000 + i as i64)
                     .with_timezone("Europe/Berlin"),
             ),
         ),
         (
             "decimal128",
             Arc::new(
-                primitive::<Decimal128Type>(n, v.clone(), |i| mix(i) as i128 - (1 << 62))
+                primitive::<Decimal128Type>(n, &v, |i| mix(i) as i128 - (1 << 62))
                     .with_precision_and_scale(30, 4)
                     .unwrap(),
             ),
@@ -175,7 +108,7 @@ fn columns(n: usize, v: Option<NullBuffer>) -> Vec<(&'static str, ArrayRef)> {
         (
             "decimal256",
             Arc::new(
-                primitive::<Decimal256Type>(n, v.clone(), |i| i256::from_i128(mix(i) as i128 * -3))
+                primitive::<Decimal256Type>(n, &v, |i| i256::from_i128(mix(i) as i128 * -3))
                     .with_precision_and_scale(60, -2)
                     .unwrap(),
             ),
@@ -185,28 +118,31 @@ fn columns(n: usize, v: Option<NullBuffer>) -> Vec<(&'static str, ArrayRef)> {
         ("fixed300", fixed_binary(300, n, v.clone())),
         (
             "text",
-            strings(n, &v, |i| {
+            string_column(n, &v, |i| {
                 format!("https://example.com/{}?page={}", mix(i) % 1000, i)
             }),
         ),
         (
             "few",
-            strings(n, &v, |i| {
+            string_column(n, &v, |i| {
                 ["AA", "UA", "", "Delta"][mix(i) as usize % 4].to_owned()
             }),
         ),
-        ("empty", strings(n, &v, |_| String::new())),
-        ("short", strings(n, &v, |i| (mix(i) % 100_000).to_string())),
-        ("constant_text", strings(n, &v, |_| "always the same".to_owned())),
+        ("empty", string_column(n, &v, |_| String::new())),
+        ("short", string_column(n, &v, |i| (mix(i) % 100_000).to_string())),
+        (
+            "constant_text",
+            string_column(n, &v, |_| "always the same".to_owned()),
+        ),
         (
             "unicode",
-            strings(n, &v, |i| {
+            string_column(n, &v, |i| {
                 "äöü€😀".chars().cycle().skip(i % 5).take(i % 9).collect()
             }),
         ),
         (
             "wide",
-            strings(n, &v, |i| {
+            string_column(n, &v, |i| {
                 "lorem ipsum dolor ".repeat(if n > 5000 { 1 } else { mix(i) as usize % 40 })
             }),
         ),
@@ -229,8 +165,8 @@ fn columns(n: usize, v: Option<NullBuffer>) -> Vec<(&'static str, ArrayRef)> {
         ]
         .into(),
         vec![
-            Arc::new(primitive::<Int32Type>(n, nulls("second", n), |i| i as i32)),
-            strings(n, &nulls("random", n), |i| i.to_string()),
+            Arc::new(primitive::<Int32Type>(n, &nulls("second", n), |i| i as i32)),
+            string_column(n, &nulls("random", n), |i| i.to_string()),
         ],
         v.clone(),
     );
@@ -263,10 +199,13 @@ fn nested(n: usize, v: &Option<NullBuffer>) -> Vec<(&'static str, ArrayRef)> {
         let array = ListArray::new(item(values.data_type()), offsets, values, nulls);
         Arc::new(array) as ArrayRef
     };
-    let ints =
-        |n: usize| Arc::new(primitive::<Int32Type>(n, nulls("random", n), |i| i as i32 % 1000)) as ArrayRef;
-    let texts = |n: usize| strings(n, &nulls("random", n), |i| format!("tag {}", mix(i) % 5000));
-    let full = |n: usize| Arc::new(primitive::<Int64Type>(n, None, |i| mix(i) as i64)) as ArrayRef;
+    let ints = |n: usize| {
+        Arc::new(primitive::<Int32Type>(n, &nulls("random", n), |i| {
+            i as i32 % 1000
+        })) as ArrayRef
+    };
+    let texts = |n: usize| string_column(n, &nulls("random", n), |i| format!("tag {}", mix(i) % 5000));
+    let full = |n: usize| Arc::new(primitive::<Int64Type>(n, &None, |i| mix(i) as i64)) as ArrayRef;
     let some = |i: usize| mix(i) as usize % 4;
     let structs = |n: usize| {
         let fields = vec![
@@ -279,9 +218,9 @@ fn nested(n: usize, v: &Option<NullBuffer>) -> Vec<(&'static str, ArrayRef)> {
             nulls("second", n),
         )) as ArrayRef
     };
-    let floats = |n: usize| Arc::new(primitive::<Float32Type>(n, None, |i| i as f32 * 0.5)) as ArrayRef;
+    let floats = |n: usize| Arc::new(primitive::<Float32Type>(n, &None, |i| i as f32 * 0.5)) as ArrayRef;
     let holes = |n: usize| {
-        Arc::new(primitive::<Float32Type>(n, nulls("second", n), |i| {
+        Arc::new(primitive::<Float32Type>(n, &nulls("second", n), |i| {
             i as f32 * 0.5
         })) as ArrayRef
     };
@@ -345,7 +284,7 @@ fn nested(n: usize, v: &Option<NullBuffer>) -> Vec<(&'static str, ArrayRef)> {
         (
             "list_wide",
             list(&|i| i % 2, v.clone(), n, &|n| {
-                strings(n, &None, |i| format!("{i}{}", "w".repeat(260)))
+                string_column(n, &None, |i| format!("{i}{}", "w".repeat(260)))
             }),
         ),
         ("vector4", vector(4, floats(n * 4), v.clone())),
@@ -376,8 +315,8 @@ fn nested(n: usize, v: &Option<NullBuffer>) -> Vec<(&'static str, ArrayRef)> {
 fn maps_and_vectors_of_structs(n: usize, v: &Option<NullBuffer>) -> Vec<(&'static str, ArrayRef)> {
     let offsets = OffsetBuffer::<i32>::from_lengths((0..n).map(|i| mix(i) as usize % 3));
     let entries = offsets.last().copied().unwrap_or(0) as usize;
-    let keys = strings(entries, &None, |i| format!("key {i}"));
-    let values: ArrayRef = Arc::new(primitive::<Int32Type>(entries, nulls("random", entries), |i| {
+    let keys = string_column(entries, &None, |i| format!("key {i}"));
+    let values: ArrayRef = Arc::new(primitive::<Int32Type>(entries, &nulls("random", entries), |i| {
         i as i32
     }));
     let fields = vec![
@@ -390,8 +329,8 @@ fn maps_and_vectors_of_structs(n: usize, v: &Option<NullBuffer>) -> Vec<(&'stati
         Field::new("x", DataType::Int32, true),
         Field::new("y", DataType::Utf8, true),
     ];
-    let x = primitive::<Int32Type>(n * 3, nulls("random", n * 3), |i| i as i32);
-    let y = strings(n * 3, &nulls("second", n * 3), |i| i.to_string());
+    let x = primitive::<Int32Type>(n * 3, &nulls("random", n * 3), |i| i as i32);
+    let y = string_column(n * 3, &nulls("second", n * 3), |i| i.to_string());
     let structs = StructArray::new(fields.into(), vec![Arc::new(x), y], nulls("blocks", n * 3));
     let item = Arc::new(Field::new("item", structs.data_type().clone(), true));
     let vectors: ArrayRef = Arc::new(FixedSizeListArray::new(item, 3, Arc::new(structs), v.clone()));
@@ -524,7 +463,7 @@ fn pages_of_different_nullability() {
 
 #[test]
 fn values_of_a_megabyte() {
-    let values = strings(7, &nulls("second", 7), |i| "x".repeat(i << 20));
+    let values = string_column(7, &nulls("second", 7), |i| "x".repeat(i << 20));
     let batch = RecordBatch::try_from_iter([("struct", values)]).unwrap();
     for version in VERSIONS {
         let bytes = write(std::slice::from_ref(&batch), options(version)).unwrap();
@@ -547,4 +486,45 @@ fn nulls_in_a_required_field_are_refused() {
             .to_string()
             .contains("contained null values even though the field is marked non-null")
     );
+}
+
+#[test]
+fn extreme_defaults() {
+    let extremes = [
+        EncodingDefaults {
+            max_chunk_values: 2,
+            chunk_bytes: -1,
+            dict_min_values: 0,
+            dict_divisor: 1,
+            dict_size_ratio: Some(1.0),
+            ..Default::default()
+        },
+        EncodingDefaults {
+            max_chunk_values: 64,
+            dict_max_items: 0,
+            dict_values: DictValues::None,
+            ..Default::default()
+        },
+        EncodingDefaults {
+            max_chunk_values: 32_768,
+            chunk_bytes: i64::MAX,
+            dict_min_values: usize::MAX,
+            dict_divisor: usize::MAX,
+            ..Default::default()
+        },
+    ];
+    for version in VERSIONS {
+        for (number, defaults) in extremes.iter().enumerate() {
+            for (pattern, n) in [("none", 1025), ("random", 40_000)] {
+                let batch = batch(n, pattern, version);
+                let options = WriterOptions {
+                    version,
+                    defaults: defaults.clone(),
+                    ..Default::default()
+                };
+                let bytes = write(std::slice::from_ref(&batch), options).unwrap();
+                check(&batch, bytes, &format!("{version}, defaults {number}, {pattern}"));
+            }
+        }
+    }
 }

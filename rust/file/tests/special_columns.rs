@@ -138,6 +138,15 @@ fn packed_structs(n: usize, v: &Option<NullBuffer>, version: FileVersion) -> Vec
         ));
         let item = Arc::new(Field::new("item", DataType::Int16, true));
         let lists: ArrayRef = Arc::new(FixedSizeListArray::new(item, 3, items, None));
+        // Structs in packed structs are packed, whether or not they ask for it.
+        let (_, inner) = packed("q", vec![("x", ints.clone()), ("t", text.clone())], &None);
+        let (_, middle) = packed("q", vec![("r", inner.clone()), ("v", lists.clone())], &None);
+        out.push(packed("packed_twice", vec![("a", ints.clone()), ("q", inner)], v));
+        out.push(packed(
+            "packed_thrice",
+            vec![("q", middle), ("a", ints.clone())],
+            v,
+        ));
         out.push(packed(
             "packed_text",
             vec![("t", text), ("a", ints.clone()), ("l", large)],
@@ -273,6 +282,14 @@ fn refusal(field: Field, array: ArrayRef, version: FileVersion) -> String {
         .to_string()
 }
 
+fn lists_of_ints() -> (Field, ArrayRef) {
+    let list: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>([
+        Some(vec![Some(1)]),
+        Some(vec![]),
+    ]));
+    (Field::new("l", list.data_type().clone(), true), list)
+}
+
 #[test]
 fn what_cannot_be_packed_is_refused() {
     let holes: ArrayRef = Arc::new(Int32Array::from(vec![Some(1), None]));
@@ -292,6 +309,33 @@ fn what_cannot_be_packed_is_refused() {
     let wide: ArrayRef = Arc::new(FixedSizeBinaryArray::new(5000, vec![7u8; 10_000].into(), None));
     let (field, array) = packed("p", vec![("a", wide)], &None);
     assert!(refusal(field, array, FileVersion::V2_2).contains("5000 bytes a row"));
+    // Structs in packed structs.
+    let ints: ArrayRef = Arc::new(Int32Array::from(vec![1, 2]));
+    let (_, numbers) = packed("q", vec![("x", ints.clone())], &None);
+    let (_, text) = packed("q", vec![("x", ints.clone()), ("t", names(2))], &None);
+    let (_, nulls) = packed(
+        "q",
+        vec![("t", names(2))],
+        &Some(NullBuffer::from(vec![true, false])),
+    );
+    let (_, deep) = packed("q", vec![("t", names(2)), ("h", holes.clone())], &None);
+    let (_, list) = lists_of_ints();
+    for (child, version, expected) in [
+        (
+            numbers.clone(),
+            FileVersion::V2_1,
+            "nothing but fixed-width fields",
+        ),
+        (numbers, FileVersion::V2_2, "nothing but fixed-width fields"),
+        (text, FileVersion::V2_1, "use version 2.2"),
+        (nulls, FileVersion::V2_2, "'q' of a packed struct has nulls"),
+        (deep, FileVersion::V2_2, "'h' of a packed struct has nulls"),
+        (list, FileVersion::V2_2, "in a packed struct, which can hold"),
+    ] {
+        let (field, array) = packed("p", vec![("a", ints.clone()), ("q", child)], &None);
+        let text = refusal(field, array, version);
+        assert!(text.contains(expected) && text.contains("column 'p'"), "{text}");
+    }
     // A null under a null struct is no null of the field.
     let (field, array) = packed(
         "p",

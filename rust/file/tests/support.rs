@@ -3,7 +3,9 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use arrow_array::RecordBatch;
+use arrow_array::types::Int32Type;
+use arrow_array::{ArrayRef, ArrowPrimitiveType, PrimitiveArray, RecordBatch, StringArray};
+use arrow_buffer::{BooleanBuffer, NullBuffer};
 use bytes::Bytes;
 use glaive_file::io::{FileSink, IoCounter, IoStats, ReadAt};
 use glaive_file::{Error, FileReader, FileVersion, FileWriter, Result, Schema, WriterOptions};
@@ -93,4 +95,53 @@ pub fn options(version: FileVersion) -> WriterOptions {
 
 pub fn open(bytes: Vec<u8>) -> FileReader {
     FileReader::open(MemoryFile::new(bytes)).unwrap()
+}
+
+/// A cheap sequence of well-mixed numbers.
+pub fn mix(i: usize) -> u64 {
+    let mut x = (i as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// What [`nulls`] knows.
+pub const PATTERNS: [&str; 7] = ["none", "first", "last", "all", "second", "random", "blocks"];
+
+/// Validity of a null pattern.
+pub fn nulls(pattern: &str, n: usize) -> Option<NullBuffer> {
+    let valid: BooleanBuffer = (0..n)
+        .map(|i| match pattern {
+            "none" => true,
+            "first" => i != 0,
+            "last" => i + 1 != n,
+            "all" => false,
+            "second" => i % 2 == 0,
+            "random" => !mix(i).is_multiple_of(10),
+            // Runs of nulls that are longer than a block of 1024 values.
+            "blocks" => i / 600 % 3 == 0,
+            other => panic!("no null pattern {other}"),
+        })
+        .collect();
+    (pattern != "none").then(|| NullBuffer::new(valid))
+}
+
+pub fn primitive<T: ArrowPrimitiveType>(
+    n: usize,
+    nulls: &Option<NullBuffer>,
+    value: impl Fn(usize) -> T::Native,
+) -> PrimitiveArray<T> {
+    PrimitiveArray::new((0..n).map(value).collect::<Vec<_>>().into(), nulls.clone())
+}
+
+pub fn strings(n: usize, nulls: &Option<NullBuffer>, value: impl Fn(usize) -> String) -> StringArray {
+    let is_valid = |i: usize| nulls.as_ref().is_none_or(|v| v.is_valid(i));
+    (0..n).map(|i| is_valid(i).then(|| value(i))).collect()
+}
+
+/// Three rows of a number and a string.
+pub fn small_batch() -> RecordBatch {
+    let ints = PrimitiveArray::<Int32Type>::from(vec![Some(1), None, Some(3)]);
+    let text = StringArray::from(vec![Some("a"), Some("b"), None]);
+    RecordBatch::try_from_iter([("i", Arc::new(ints) as ArrayRef), ("s", Arc::new(text))]).unwrap()
 }

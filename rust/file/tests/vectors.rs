@@ -6,7 +6,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::*;
 use arrow_schema::{DataType, Field, Schema as ArrowSchema};
-use glaive_file::container::{ColumnPages, ContainerWriter, PageToWrite};
+use glaive_file::container::{Alignment, ColumnPages, ContainerWriter, PageToWrite};
 use glaive_file::proto::lance::encodings21::PageLayout;
 use glaive_file::proto::lance::file::Schema as SchemaMessage;
 use glaive_file::schema::LogicalType;
@@ -154,7 +154,7 @@ fn file_of_pages_as(vector: &Value, change: impl Fn(Field) -> Field) -> Vec<u8> 
     schema.assign_ids(0).unwrap();
     let version = FileVersion::from_manifest_str(vector["version"].as_str().unwrap()).unwrap();
     let sink = MemorySink::default();
-    let mut writer = ContainerWriter::new(Box::new(sink.clone()), version);
+    let mut writer = ContainerWriter::new(Box::new(sink.clone()), version, Alignment::default());
     let mut written = Vec::new();
     for column in columns {
         let mut pages = ColumnPages::default();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow_array::ArrayRef;
 use glaive_file::batches::Windows;
 use glaive_file::{
-    BatchSize, Context, Error, Field, FieldSource, FileReader, FileVersion, ReadOptions, Result, Rows,
+    BatchSize, Context, Error, Field, FieldSource, FileReader, FileVersion, ReadOptions, Result, Rows, json,
     read_fields,
 };
 
@@ -116,14 +116,18 @@ pub(crate) struct OpenFiles {
 }
 
 impl OpenFiles {
-    /// Reads rows of fields. A field in no file is null. 0 threads: as many as pay.
+    /// Reads rows of fields, JSON as text. A field in no file is null. 0 threads: as many as pay.
     pub(crate) fn read(
         &self,
         fields: &[Arc<Field>],
         rows: Rows<'_>,
         threads: usize,
     ) -> Result<Vec<ArrayRef>> {
-        read_fields(&self.sources(), fields, rows, &ReadOptions { threads })
+        let arrays = read_fields(&self.sources(), fields, rows.clone(), &ReadOptions { threads })?;
+        let pairs = fields.iter().zip(arrays);
+        pairs
+            .map(|(field, array)| json::decode_column(field, array, &rows))
+            .collect()
     }
 
     /// How to cut a scan of `wanted` of the `total` rows into reads.

@@ -8,7 +8,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array,
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Field as ArrowField, FieldRef, Schema as ArrowSchema, SchemaRef};
 use glaive_file::schema::no_field;
-use glaive_file::{Error, Field, Result, Schema};
+use glaive_file::{Error, Field, Result, Schema, json};
 
 use crate::dataset::Dataset;
 
@@ -236,7 +236,7 @@ impl<'a> Builder<'a> {
     }
 
     fn add_field(&mut self, field: Arc<Field>) {
-        let arrow = field.to_arrow();
+        let arrow = json::text_field(&field);
         self.add_stored(field, 0, arrow);
     }
 
@@ -272,8 +272,7 @@ impl<'a> Builder<'a> {
             depth += 1;
         }
         // A column is named as the caller wrote it, quotes included.
-        let arrow = at
-            .to_arrow()
+        let arrow = json::text_field(at)
             .as_ref()
             .clone()
             .with_name(path)

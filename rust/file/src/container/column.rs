@@ -190,11 +190,29 @@ fn unwrap_any(encoding: Option<&Encoding>, name: Option<&str>) -> Result<Bytes> 
     if message_name(&any.type_url).is_some() && message_name(&any.type_url) == name {
         return Ok(any.value);
     }
-    let name = name.unwrap_or_default();
-    Err(Error::unsupported(format!(
-        "unknown encoding '{}' where '{name}' is expected",
-        any.type_url
+    Err(Error::unsupported(other_encoding(
+        &any.type_url,
+        name.unwrap_or_default(),
     )))
+}
+
+/// Files of 2.1 before that version was fixed.
+pub(super) const PRELIMINARY_2_1: &str = "a preliminary form of file version 2.1, which early versions of pylance (0.17 to 0.32) \
+     wrote and later ones cannot read either; read the file with the version that wrote it and write it as version 2.0";
+
+/// What writers have put where an encoding of another name belongs (format chapter 10, 3.1).
+fn other_encoding(type_url: &str, expected: &str) -> String {
+    let what = format!("encoding '{type_url}' where '{expected}' is expected");
+    let expected_2_1 = message_name(PAGE_LAYOUT_URL) == Some(expected);
+    match message_name(type_url) {
+        Some("lance.encodings.ArrayEncoding" | "lance.encodings.PageLayout") if expected_2_1 => {
+            format!("{what}: {PRELIMINARY_2_1}")
+        }
+        Some(name) if name.starts_with("lance.encodings23.") => {
+            format!("{what}: pages of file version 2.3, which is unstable; write version 2.2")
+        }
+        _ => format!("unknown {what}"),
+    }
 }
 
 /// `google.protobuf.Any` with shared bytes: the well-known type of prost copies its value.

@@ -76,6 +76,12 @@ impl Footer {
             )));
         }
         let columns = u64::from(self.num_columns) * TABLE_ENTRY_LEN;
+        if self.is_of_long_form(file_size) {
+            return Err(Error::unsupported(
+                "a footer of 48 bytes, as the experimental writer of pylance 0.10 made it; no other version reads it: read the file \
+                 with that version and write it anew",
+            ));
+        }
         if self.gbo_start - self.cmo_start != columns {
             return Err(Error::corrupt(format!(
                 "the column table of {} columns takes {columns} bytes, but {} lie between the two tables",
@@ -94,6 +100,16 @@ impl Footer {
             return Err(Error::corrupt("no global buffer, so no schema"));
         }
         Ok(())
+    }
+
+    /// The experimental form has the position of the descriptor between those of the tables, so all positions are one too late
+    /// here: the first is that of the column table, which ends at the second.
+    fn is_of_long_form(&self, file_size: u64) -> bool {
+        let table = |count: u32| u64::from(count) * TABLE_ENTRY_LEN;
+        self.version == FileVersion::V2_0
+            && self.num_columns > 0
+            && self.column_meta_start + table(self.num_columns) == self.cmo_start
+            && self.gbo_start + table(self.num_global_buffers) + FOOTER_LEN + 8 == file_size
     }
 
     /// The 40 bytes of this footer.

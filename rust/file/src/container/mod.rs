@@ -15,9 +15,9 @@ mod tail;
 mod writer;
 
 pub use column::{BufferRange, ColumnInfo, PageInfo};
-pub use footer::{FOOTER_LEN, Footer};
+pub use footer::{FOOTER_LEN, Footer, TABLE_ENTRY_LEN};
 pub use tail::FileTail;
-pub use writer::{ColumnPages, ContainerWriter, EncodedPage, PageToWrite};
+pub use writer::{Alignment, ColumnPages, ContainerWriter, EncodedPage, PageToWrite};
 
 /// Every page buffer and global buffer starts at a multiple of this.
 pub const BUFFER_ALIGNMENT: u64 = 64;

@@ -7,8 +7,9 @@ use bytes::Bytes;
 use glaive_codec::ByteCursor;
 use prost::Message;
 
-use super::footer::{FOOTER_LEN, Footer};
-use super::{BUFFER_ALIGNMENT, BufferRange, ColumnInfo};
+use super::column::PRELIMINARY_2_1;
+use super::footer::{FOOTER_LEN, Footer, TABLE_ENTRY_LEN};
+use super::{ARRAY_ENCODING_URL, BUFFER_ALIGNMENT, BufferRange, ColumnInfo};
 use crate::io::ReadAt;
 use crate::proto::lance::file::FileDescriptor;
 use crate::{Context, Error, FileVersion, Result};
@@ -54,7 +55,11 @@ impl FileTail {
             slice(&bytes, start, footer.gbo_start..file_size)?,
             &footer,
             file_size,
-        )?;
+        )
+        .map_err(|error| match is_preliminary(&footer, &bytes) {
+            true => Error::unsupported(PRELIMINARY_2_1),
+            false => error,
+        })?;
         let first = global_buffers.first().map_or(start, |b| b.position);
         if first > footer.column_meta_start {
             return Err(Error::corrupt(format!(
@@ -126,21 +131,33 @@ impl FileTail {
         Ok(slot.get_or_init(|| column))
     }
 
-    fn decode_column(&self, index: u32) -> Result<ColumnInfo> {
+    /// Where the metadata of the columns are.
+    pub fn column_table(&self) -> Result<Vec<BufferRange>> {
+        (0..self.footer.num_columns)
+            .map(|index| self.column_entry(index))
+            .collect()
+    }
+
+    fn column_entry(&self, index: u32) -> Result<BufferRange> {
         let footer = &self.footer;
-        let entry = footer.cmo_start + u64::from(index) * 16;
-        let entry_bytes = self.slice(entry..entry + 16)?;
+        let entry = footer.cmo_start + u64::from(index) * TABLE_ENTRY_LEN;
+        let entry_bytes = self.slice(entry..entry + TABLE_ENTRY_LEN)?;
         let mut cursor = ByteCursor::new(&entry_bytes);
         let (position, size) = (cursor.u64()?, cursor.u64()?);
         let end = position.checked_add(size).filter(|&end| end <= footer.cmo_start);
-        let (true, Some(end)) = (position >= footer.column_meta_start, end) else {
-            return Err(Error::corrupt(format!(
+        match (position >= footer.column_meta_start, end) {
+            (true, Some(_)) => Ok(BufferRange { position, size }),
+            _ => Err(Error::corrupt(format!(
                 "metadata of {size} bytes at {position} lies outside its section {}..{}",
                 footer.column_meta_start, footer.cmo_start
-            )));
-        };
+            ))),
+        }
+    }
+
+    fn decode_column(&self, index: u32) -> Result<ColumnInfo> {
+        let footer = &self.footer;
         ColumnInfo::decode(
-            self.slice(position..end)?,
+            self.slice(self.column_entry(index)?.range())?,
             footer.column_meta_start,
             footer.version,
         )
@@ -150,6 +167,12 @@ impl FileTail {
         let part = slice(&self.bytes, self.start, range)?;
         Ok(self.bytes.slice_ref(part))
     }
+}
+
+/// Whether a file of 2.1 has page encodings of 2.0: so pylance 0.17 wrote it, which did not align buffers either.
+fn is_preliminary(footer: &Footer, tail: &[u8]) -> bool {
+    let url = ARRAY_ENCODING_URL.as_bytes();
+    footer.version == FileVersion::V2_1 && tail.windows(url.len()).any(|window| window == url)
 }
 
 fn parse_global_buffers(bytes: &[u8], footer: &Footer, file_size: u64) -> Result<Vec<BufferRange>> {

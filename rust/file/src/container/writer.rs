@@ -16,7 +16,41 @@ use crate::proto::lance::file::{FileDescriptor, Schema};
 use crate::{Error, FileVersion, Result};
 
 /// What pylance pads with; readers ignore it.
-const PADDING: [u8; BUFFER_ALIGNMENT as usize] = [b'H'; BUFFER_ALIGNMENT as usize];
+const PADDING: [u8; 4096] = [b'H'; 4096];
+
+/// Where the parts of a file start (format chapter 10, 2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Alignment {
+    /// Buffers at multiples of 64 bytes, metadata wherever they come.
+    #[default]
+    Bytes64,
+    /// Buffers, the metadata of each column and their table at multiples of 4,096 bytes, so that a reader can use direct I/O.
+    Bytes4096,
+}
+
+impl Alignment {
+    /// The multiple at which buffers start.
+    pub const fn bytes(self) -> u64 {
+        match self {
+            Self::Bytes64 => BUFFER_ALIGNMENT,
+            Self::Bytes4096 => 4096,
+        }
+    }
+}
+
+impl TryFrom<i64> for Alignment {
+    type Error = Error;
+
+    fn try_from(bytes: i64) -> Result<Self> {
+        match bytes {
+            64 => Ok(Self::Bytes64),
+            4096 => Ok(Self::Bytes4096),
+            other => Err(Error::invalid_input(format!(
+                "alignment={other} is not possible; use 64, or 4096 for direct I/O"
+            ))),
+        }
+    }
+}
 
 /// An encoded page that is ready to be written.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,6 +108,7 @@ pub struct ContainerWriter {
     position: u64,
     global_buffers: Vec<(u64, u64)>,
     version: FileVersion,
+    alignment: Alignment,
 }
 
 impl std::fmt::Debug for ContainerWriter {
@@ -86,12 +121,13 @@ impl std::fmt::Debug for ContainerWriter {
 
 impl ContainerWriter {
     /// Starts a file at position 0.
-    pub fn new(sink: Box<dyn FileSink>, version: FileVersion) -> Self {
+    pub fn new(sink: Box<dyn FileSink>, version: FileVersion, alignment: Alignment) -> Self {
         Self {
             sink,
             position: 0,
             global_buffers: Vec::new(),
             version,
+            alignment,
         }
     }
 
@@ -158,12 +194,14 @@ impl ContainerWriter {
         global_buffers.append(&mut self.global_buffers);
         self.write(&descriptor)?;
 
+        self.align_metadata()?;
         let column_meta_start = self.position;
         let mut entries = Vec::with_capacity(columns.len());
         for column in columns {
             let bytes = column_metadata(column).encode_to_vec();
             entries.push((self.position, bytes.len() as u64));
             self.write(&bytes)?;
+            self.align_metadata()?;
         }
         let cmo_start = self.position;
         self.write_table(&entries)?;
@@ -196,11 +234,20 @@ impl ContainerWriter {
 
     fn write_padded(&mut self, bytes: &[u8]) -> Result<()> {
         self.write(bytes)?;
-        let rest = self.position % BUFFER_ALIGNMENT;
-        let padding = PADDING
-            .get(..((BUFFER_ALIGNMENT - rest) % BUFFER_ALIGNMENT) as usize)
-            .unwrap_or(&[]);
-        self.write(padding)
+        self.pad()
+    }
+
+    /// The global buffer table must follow the column table directly, so nothing is aligned behind that one.
+    fn align_metadata(&mut self) -> Result<()> {
+        match self.alignment {
+            Alignment::Bytes64 => Ok(()),
+            Alignment::Bytes4096 => self.pad(),
+        }
+    }
+
+    fn pad(&mut self) -> Result<()> {
+        let missing = self.position.next_multiple_of(self.alignment.bytes()) - self.position;
+        self.write(PADDING.get(..missing as usize).unwrap_or(&PADDING))
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {

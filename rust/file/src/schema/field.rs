@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field as ArrowField, FieldRef};
 
-use super::logical_type::{EXTENSION_NAME, LogicalType};
+use super::logical_type::{EXTENSION_METADATA, EXTENSION_NAME, LogicalType};
 use crate::proto::lance::file as pb;
 use crate::{Error, FileVersion, Result};
 
@@ -61,7 +61,10 @@ impl Field {
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect();
         if logical_type == LogicalType::Json {
-            metadata.insert(EXTENSION_NAME.to_string(), "lance.json".to_string());
+            let former = metadata.insert(EXTENSION_NAME.to_string(), "lance.json".to_string());
+            if former.is_some_and(|name| name == "arrow.json") {
+                metadata.entry(EXTENSION_METADATA.to_string()).or_default();
+            }
         }
         let id = take_given_id(&mut metadata, arrow.name())?;
         let (primary_key, clustering_key) = keys_of_metadata(&metadata, arrow.name())?;

@@ -92,6 +92,11 @@ impl FullZipPage {
                 )));
             }
         };
+        if cell == Cell::Fixed(0) && control.bytes == 0 {
+            return Err(Error::corrupt(
+                "cells without bytes, and no levels that say they are null",
+            ));
+        }
         let index_bytes = match cell {
             Cell::Fixed(_) if control.bits_rep == 0 => None,
             _ => Some(index_bytes(page)?),

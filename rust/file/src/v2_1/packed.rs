@@ -4,6 +4,7 @@
 //! fixed      every field in whole bytes, no padding
 //! variable   the same, where strings, binaries and fixed-size lists come in:
 //!            fixed field: its cell | variable field: u32 or u64 length, bytes
+//!            a packed struct in it, of the variable form itself, is a variable field: u32 or u64 length, row
 //! ```
 //!
 //! Nulls of the struct are levels; its fields have none. The variable form is for full-zip pages of 2.2 only.

@@ -82,6 +82,8 @@ impl Page {
 #[derive(Debug)]
 pub struct PageRead {
     page: Arc<Page>,
+    /// Path of the page's column.
+    column: Arc<str>,
     /// Rows relative to the page.
     rows: Vec<Range<u64>>,
     stage: Stage,
@@ -102,8 +104,8 @@ enum Stage {
 }
 
 impl PageRead {
-    /// Plans to read `rows` of a page: sorted, disjoint, relative to the page, inside it.
-    pub fn new(page: Arc<Page>, rows: Vec<Range<u64>>) -> Self {
+    /// Plans to read `rows` of a page of `column`: sorted, disjoint, relative to the page, inside it.
+    pub fn new(page: Arc<Page>, column: Arc<str>, rows: Vec<Range<u64>>) -> Self {
         let whole = ranges::is_all(&rows, page.info.length);
         let stage = match &page.layout {
             Layout::MiniBlock(_, state) if state.get().is_some() => Stage::Data,
@@ -116,6 +118,7 @@ impl PageRead {
         };
         Self {
             page,
+            column,
             rows,
             stage,
             parts: Vec::new(),
@@ -186,9 +189,9 @@ impl PageRead {
         Ok(())
     }
 
-    /// The page, for messages.
+    /// Column and page, for messages.
     pub fn place(&self) -> String {
-        format!("page {}", self.page.info.number)
+        format!("column '{}': page {}", self.column, self.page.info.number)
     }
 
     /// About how many bytes the variable-width values of the rows take.

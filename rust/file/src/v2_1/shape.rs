@@ -82,16 +82,38 @@ impl ValueShape {
         })
     }
 
-    /// The shape of a packed struct, or "unsupported" for fields that cannot be packed.
+    /// The shape of a packed struct, or "unsupported" for fields that cannot be packed. A struct within one is packed too,
+    /// whatever its metadata say.
     pub fn packed<'a>(fields: impl Iterator<Item = &'a DataType>) -> Result<Self> {
-        let field = |data_type: &DataType| match Self::of(data_type)? {
-            shape @ (Self::Fixed { .. } | Self::Variable { .. } | Self::FixedSizeList { .. }) => Ok(shape),
-            _ => Err(Error::unsupported(format!(
-                "Unsupported data type: {data_type} in a packed struct, which can hold numbers, strings, binaries and \
-                 fixed-size lists"
-            ))),
+        fields
+            .map(Self::packed_field)
+            .collect::<Result<_>>()
+            .map(Self::Packed)
+    }
+
+    fn packed_field(data_type: &DataType) -> Result<Self> {
+        let shape = match data_type {
+            DataType::Struct(fields) if !fields.is_empty() => {
+                Self::packed(fields.iter().map(|field| field.data_type()))?
+            }
+            DataType::List(_) | DataType::LargeList(_) | DataType::Map(..) => {
+                return Err(not_packed(data_type));
+            }
+            other => Self::of(other)?,
         };
-        fields.map(field).collect::<Result<_>>().map(Self::Packed)
+        match &shape {
+            // There is no codec for it: that of rows of fixed width stands alone.
+            Self::Packed(fields) if fields.iter().all(|field| matches!(field, Self::Fixed { .. })) => {
+                Err(Error::unsupported(format!(
+                    "Unsupported data type: {data_type} in a packed struct: a struct of nothing but fixed-width fields cannot \
+                     be packed within another; remove the metadata key lance-encoding:packed of the outer one"
+                )))
+            }
+            Self::Packed(_) | Self::Fixed { .. } | Self::Variable { .. } | Self::FixedSizeList { .. } => {
+                Ok(shape)
+            }
+            _ => Err(not_packed(data_type)),
+        }
     }
 
     /// The shape of the values themselves: for dictionary keys, that of the distinct values.
@@ -131,6 +153,13 @@ impl ValueShape {
             Self::Variable { .. } => None,
         }
     }
+}
+
+fn not_packed(data_type: &DataType) -> Error {
+    Error::unsupported(format!(
+        "Unsupported data type: {data_type} in a packed struct, which can hold numbers, strings, binaries, fixed-size lists of \
+         numbers, and structs that hold more than numbers"
+    ))
 }
 
 fn dictionary_value(dictionary: &DataType, value: &DataType) -> Result<ValueShape> {

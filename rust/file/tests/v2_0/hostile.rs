@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::*;
 use arrow_buffer::Buffer;
 use arrow_schema::{DataType, Field, Fields, Schema as ArrowSchema};
-use glaive_file::container::{ARRAY_ENCODING_URL, ColumnPages, ContainerWriter, EncodedPage};
+use glaive_file::container::{ARRAY_ENCODING_URL, Alignment, ColumnPages, ContainerWriter, EncodedPage};
 use glaive_file::proto::lance::encodings as pb;
 use glaive_file::proto::lance::encodings::array_encoding::ArrayEncoding as Tree;
 use glaive_file::proto::lance::encodings::nullable::{AllNull, NoNull, Nullability, SomeNull};
@@ -173,7 +173,7 @@ fn read_forged(data_type: DataType, columns: Vec<Pages>, rows: u64) -> glaive_fi
     let arrow = ArrowSchema::new(vec![Field::new("c", data_type, true)]);
     let schema = Schema::try_from_arrow(&arrow).unwrap();
     let sink = MemorySink::default();
-    let mut writer = ContainerWriter::new(Box::new(sink.clone()), FileVersion::V2_0);
+    let mut writer = ContainerWriter::new(Box::new(sink.clone()), FileVersion::V2_0, Alignment::default());
     let write = |pages: Pages| {
         let mut column = ColumnPages::default();
         for (encoding, buffers, length) in pages {

@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow_array::builder::StringBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::*;
-use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer, i256};
+use arrow_buffer::{BooleanBuffer, OffsetBuffer, ScalarBuffer, i256};
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
@@ -15,52 +14,9 @@ use glaive_file::{
     ErrorKind, FieldSource, FileReader, FileVersion, ReadOptions, Rows, WriterOptions, read_fields,
 };
 
-use crate::support::{open, options, write};
+use crate::support::{PATTERNS, mix, nulls, open, options, primitive, strings, write};
 
 const SIZES: [usize; 7] = [0, 1, 2, 1023, 1024, 1025, 70_000];
-const PATTERNS: [&str; 7] = ["none", "first", "last", "all", "second", "random", "blocks"];
-
-/// A cheap sequence of well-mixed numbers.
-fn mix(i: usize) -> u64 {
-    let mut x = (i as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
-}
-
-fn nulls(pattern: &str, n: usize) -> Option<NullBuffer> {
-    let valid: BooleanBuffer = (0..n)
-        .map(|i| match pattern {
-            "none" => true,
-            "first" => i != 0,
-            "last" => i + 1 != n,
-            "all" => false,
-            "second" => i % 2 == 0,
-            "random" => !mix(i).is_multiple_of(10),
-            _ => i / 300 % 2 == 0,
-        })
-        .collect();
-    (pattern != "none").then(|| NullBuffer::new(valid))
-}
-
-fn primitive<T: ArrowPrimitiveType>(
-    n: usize,
-    nulls: &Option<NullBuffer>,
-    value: impl Fn(usize) -> T::Native,
-) -> PrimitiveArray<T> {
-    PrimitiveArray::new((0..n).map(value).collect::<Vec<_>>().into(), nulls.clone())
-}
-
-fn strings(n: usize, nulls: &Option<NullBuffer>, value: impl Fn(usize) -> String) -> StringArray {
-    let mut builder = StringBuilder::new();
-    for i in 0..n {
-        match nulls.as_ref().is_none_or(|v| v.is_valid(i)) {
-            true => builder.append_value(value(i)),
-            false => builder.append_null(),
-        }
-    }
-    builder.finish()
-}
 
 fn ints(n: usize, pattern: &str) -> ArrayRef {
     Arc::new(primitive::<Int32Type>(n, &nulls(pattern, n), |i| mix(i) as i32))
@@ -615,4 +571,28 @@ fn items_of_empty_lists_have_an_empty_page() {
     let pages = (0..empty.tail().num_columns()).map(|c| empty.tail().column(c).unwrap().pages.len());
     // Only the struct header has its page.
     assert_eq!(pages.sum::<usize>(), 1);
+}
+
+#[test]
+fn thresholds_of_dictionaries() {
+    let column = |distinct: usize| {
+        let text = strings(2000, &nulls("random", 2000), |i| format!("k{}", i % distinct));
+        RecordBatch::try_from_iter_with_nullable([("t", Arc::new(text) as ArrayRef, true)]).unwrap()
+    };
+    for threshold in [0, 1, 2, 100, 254, 255, 256, 257, 1000, usize::MAX] {
+        for distinct in [1, 99, 253, 254, 255, 256, 900] {
+            let batch = column(distinct);
+            let mut options = options(FileVersion::V2_0);
+            options.defaults.dict_threshold = threshold;
+            let reader = open(write(std::slice::from_ref(&batch), options).unwrap());
+            let page = &reader.tail().column(0).unwrap().pages[0];
+            // Indices of one byte, of which 0 is null.
+            let expected = threshold <= 2000 && distinct < threshold && distinct < 256;
+            assert_eq!(page.buffers[0].size == 2000, expected, "{threshold}, {distinct}");
+            let read = reader
+                .read(None, Rows::Range(0..2000), &ReadOptions::default())
+                .unwrap();
+            assert_eq!(read, batch, "{threshold}, {distinct}");
+        }
+    }
 }

@@ -5,7 +5,7 @@ use arrow_array::types::*;
 use arrow_array::*;
 use arrow_buffer::Buffer;
 use arrow_schema::{DataType, Field, Schema as ArrowSchema, TimeUnit};
-use glaive_file::container::{ARRAY_ENCODING_URL, ColumnPages, ContainerWriter, EncodedPage};
+use glaive_file::container::{ARRAY_ENCODING_URL, Alignment, ColumnPages, ContainerWriter, EncodedPage};
 use glaive_file::proto::lance::encodings as pb;
 use glaive_file::proto::lance::encodings::array_encoding::ArrayEncoding as Tree;
 use glaive_file::proto::lance::file::Schema as SchemaMessage;
@@ -184,7 +184,7 @@ fn file_of_page(logical_type: &str, encoding: Vec<u8>, buffers: Vec<Vec<u8>>, le
     let arrow = ArrowSchema::new(vec![Field::new("c", data_type, true)]);
     let schema = Schema::try_from_arrow(&arrow).unwrap();
     let sink = MemorySink::default();
-    let mut writer = ContainerWriter::new(Box::new(sink.clone()), FileVersion::V2_0);
+    let mut writer = ContainerWriter::new(Box::new(sink.clone()), FileVersion::V2_0, Alignment::default());
     let mut column = ColumnPages::default();
     let page = EncodedPage {
         type_url: ARRAY_ENCODING_URL,

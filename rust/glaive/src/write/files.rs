@@ -7,7 +7,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, RecordBatchR
 use arrow_schema::{DataType, Schema as ArrowSchema};
 use glaive_file::io::Storage;
 use glaive_file::{
-    Context, Error, Field, FileVersion, FileWriter, Result, Schema, WriterOptions, refuse_json_text,
+    Context, EncodingDefaults, Error, Field, FileVersion, FileWriter, Result, Schema, WriterOptions, json,
 };
 
 use super::{WriteParams, WriteProgress};
@@ -48,9 +48,12 @@ pub(super) struct FragmentWriter<'a> {
     schema: Schema,
     version: FileVersion,
     params: &'a WriteParams,
+    defaults: EncodingDefaults,
     written: &'a mut WrittenFiles,
     fragments: Vec<Fragment>,
     current: Option<Current>,
+    /// Rows taken so far.
+    rows: u64,
     arrow: Arc<ArrowSchema>,
 }
 
@@ -68,13 +71,19 @@ impl<'a> FragmentWriter<'a> {
         written: &'a mut WrittenFiles,
     ) -> Self {
         let arrow = Arc::new(schema.to_arrow());
+        let (defaults, warnings) = EncodingDefaults::from_environment();
+        if let Some(warn) = &params.on_warning {
+            warnings.iter().for_each(|text| warn(text));
+        }
         Self {
             schema,
             version,
             params,
+            defaults,
             written,
             fragments: Vec::new(),
             current: None,
+            rows: 0,
             arrow,
         }
     }
@@ -83,14 +92,16 @@ impl<'a> FragmentWriter<'a> {
     pub(super) fn write_all(mut self, reader: Box<dyn RecordBatchReader + Send>) -> Result<Vec<Fragment>> {
         for batch in reader {
             let batch = self.conform(&batch?)?;
+            self.rows += batch.num_rows() as u64;
             self.write(batch)?;
         }
         self.finish_file()?;
         Ok(self.fragments)
     }
 
-    /// The batch with exactly the types of the file: view types and names of list items may differ.
+    /// The batch with exactly the types of the file: view types and names of list items may differ, and JSON may be text.
     fn conform(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let batch = &*json::encode_batch(&self.schema, batch, self.rows)?;
         let columns = self
             .schema
             .fields
@@ -101,7 +112,6 @@ impl<'a> FragmentWriter<'a> {
                 let column = column.ok_or_else(|| {
                     Error::schema_mismatch(format!("a batch lacks the column '{}'", field.name))
                 })?;
-                refuse_json_text(field, column.data_type())?;
                 let column =
                     conform(column, target.data_type()).context(|| format!("column '{}'", field.name))?;
                 check_nulls(field, &column, &field.name)?;
@@ -151,6 +161,8 @@ impl<'a> FragmentWriter<'a> {
         let options = WriterOptions {
             version: self.version,
             data_cache_bytes: self.params.data_cache_bytes,
+            alignment: self.params.alignment,
+            defaults: self.defaults.clone(),
             ..WriterOptions::default()
         };
         let writer = FileWriter::create(sink, self.schema.clone(), options)?;

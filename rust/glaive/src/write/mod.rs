@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow_array::RecordBatchReader;
+use glaive_file::container::Alignment;
 use glaive_file::io::{LocalStorage, Storage};
 use glaive_file::{Error, FileVersion, Result, Schema};
 
@@ -80,9 +81,11 @@ pub struct WriteParams {
     pub config_upsert_values: BTreeMap<String, String>,
     /// Bytes that the file writer collects before it writes pages. `None`: 8 MiB a column.
     pub data_cache_bytes: Option<u64>,
+    /// Where the buffers of the files start.
+    pub alignment: Alignment,
     /// Hears of every file.
     pub progress: Option<Arc<dyn WriteProgress>>,
-    /// Hears once of each metadata value of a field that could not be used.
+    /// Hears once of each metadata value of a field, and each environment variable, that could not be used.
     pub on_warning: Option<Arc<WarningListener>>,
 }
 
@@ -98,6 +101,7 @@ impl Default for WriteParams {
             transaction_properties: BTreeMap::new(),
             config_upsert_values: BTreeMap::new(),
             data_cache_bytes: None,
+            alignment: Alignment::default(),
             progress: None,
             on_warning: None,
         }

@@ -33,6 +33,13 @@ impl Packed {
         }
         let mut widths = Vec::with_capacity(fields.len());
         for (field, inner) in fields.iter().zip(&packed.inner) {
+            if matches!(field.data_type(), DataType::Struct(_)) {
+                // Writers of 2.0 did not stop at it, but their readers do.
+                return Err(Error::unsupported(format!(
+                    "the packed struct has the struct '{}' in it, which no reader of version 2.0 can take apart",
+                    field.name()
+                )));
+            }
             // The buffers that the fields name have no meaning, so that no value is asked of them.
             let node = Node::parse(Some(inner), 0, field.data_type(), buffers);
             let width = node.and_then(|node| match byte_width(field.data_type()) {

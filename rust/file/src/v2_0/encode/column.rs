@@ -31,6 +31,15 @@ pub enum StringCodec {
     Fsst,
 }
 
+/// How a column of strings becomes pages.
+#[derive(Debug, Clone, Copy)]
+pub struct StringOptions {
+    /// Where no dictionary is made.
+    pub codec: StringCodec,
+    /// Rows from which a dictionary is tried, and distinct values below which it is kept.
+    pub dict_threshold: usize,
+}
+
 /// What a column collects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -46,6 +55,7 @@ pub struct Column {
     path: String,
     pub field_id: i32,
     kind: Kind,
+    dict_threshold: usize,
     pieces: Vec<Piece>,
     /// Bytes and rows in `pieces`.
     pub bytes: usize,
@@ -58,12 +68,13 @@ pub struct Column {
 }
 
 /// Appends the columns of a field, parents before children.
-pub fn of_field(field: &Field, path: &str, out: &mut Vec<Column>) -> Result<()> {
+pub fn of_field(field: &Field, path: &str, dict_threshold: usize, out: &mut Vec<Column>) -> Result<()> {
     let kind = kind_of(field).context(|| format!("column '{path}'"))?;
     out.push(Column {
         path: path.to_owned(),
         field_id: field.id,
         kind,
+        dict_threshold,
         pieces: Vec::new(),
         bytes: 0,
         rows: 0,
@@ -78,7 +89,7 @@ pub fn of_field(field: &Field, path: &str, out: &mut Vec<Column>) -> Result<()> 
         return Ok(());
     }
     let mut children = field.children.iter();
-    children.try_for_each(|child| of_field(child, &format!("{path}.{}", child.name), out))
+    children.try_for_each(|child| of_field(child, &format!("{path}.{}", child.name), dict_threshold, out))
 }
 
 fn kind_of(field: &Field) -> Result<Kind> {
@@ -105,7 +116,6 @@ fn kind_of(field: &Field) -> Result<Kind> {
         LogicalType::Struct => Ok(Kind::Header),
         LogicalType::List { .. } => Ok(Kind::Values(StringCodec::Plain)),
         LogicalType::Map => unsupported("maps need version 2.2"),
-        LogicalType::Json => unsupported("JSON columns are not supported yet"),
         LogicalType::FixedSizeList { .. } if !field.children.is_empty() => {
             unsupported("fixed-size lists of structs need version 2.2")
         }
@@ -261,10 +271,14 @@ impl Column {
         Ok(())
     }
 
-    fn codec(&self) -> StringCodec {
-        match self.kind {
+    fn options(&self) -> StringOptions {
+        let codec = match self.kind {
             Kind::Values(codec) => codec,
             _ => StringCodec::Plain,
+        };
+        StringOptions {
+            codec,
+            dict_threshold: self.dict_threshold,
         }
     }
 
@@ -272,7 +286,7 @@ impl Column {
     pub fn cut_pages(&mut self, page_bytes: usize) -> impl Iterator<Item = PageJob> + use<> {
         let pages = self.bytes.div_ceil(page_bytes).clamp(1, self.rows.max(1));
         let rows_per_page = self.rows.div_ceil(pages);
-        let codec = self.codec();
+        let options = self.options();
         let mut jobs: Vec<PageJob> = Vec::with_capacity(pages);
         let mut room = 0;
         for piece in std::mem::take(&mut self.pieces) {
@@ -280,7 +294,7 @@ impl Column {
             while start < piece.len() {
                 if room == 0 {
                     room = rows_per_page;
-                    jobs.push(PageJob::new(&self.path, codec));
+                    jobs.push(PageJob::new(&self.path, options));
                 }
                 let rows = room.min(piece.len() - start);
                 if let Some(job) = jobs.last_mut() {
@@ -302,7 +316,7 @@ impl Column {
             let Some(nothing) = self.nothing.take().filter(|_| self.pages.is_empty()) else {
                 return Ok(());
             };
-            let mut job = PageJob::new(&self.path, self.codec());
+            let mut job = PageJob::new(&self.path, self.options());
             job.push(nothing);
             let mut pages = job.encode()?.into_iter();
             return pages.try_for_each(|page| container.write_encoded_page(&mut self.pages, &page));

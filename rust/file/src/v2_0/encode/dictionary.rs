@@ -13,16 +13,17 @@ use crate::proto::lance::encodings::ArrayEncoding;
 use crate::v2_0::decode::{fixed_bits, is_variable};
 use crate::{Error, Result};
 
-/// Pages of fewer rows get no dictionary, and pages of as many distinct values neither: what other writers do. Indices are of
-/// one byte.
-const THRESHOLD: usize = 100;
-
-/// A dictionary of strings; `None` if the page is too short or has too many distinct values.
-pub fn encode_strings(strings: &Strings, buffers: &mut PageBuffers) -> Option<ArrayEncoding> {
-    if strings.len() < THRESHOLD {
+/// A dictionary of strings; `None` if the page has fewer than `threshold` rows, or as many distinct values, or more than indices
+/// of one byte can tell apart.
+pub fn encode_strings(
+    strings: &Strings,
+    threshold: usize,
+    buffers: &mut PageBuffers,
+) -> Option<ArrayEncoding> {
+    if strings.len() < threshold {
         return None;
     }
-    let mut numbers: HashMap<&[u8], u8> = HashMap::with_capacity(THRESHOLD);
+    let mut numbers: HashMap<&[u8], u8> = HashMap::with_capacity(threshold.min(256));
     let (mut ends, mut bytes) = (Vec::new(), Vec::new());
     let mut indices = Vec::with_capacity(strings.len());
     for value in strings.iter() {
@@ -34,7 +35,7 @@ pub fn encode_strings(strings: &Strings, buffers: &mut PageBuffers) -> Option<Ar
             Some(number) => *number,
             None => {
                 let number = u8::try_from(numbers.len() + 1).ok()?;
-                if numbers.len() + 1 >= THRESHOLD {
+                if numbers.len() + 1 >= threshold {
                     return None;
                 }
                 numbers.insert(value, number);

@@ -42,10 +42,10 @@ impl Columns {
     ///
     /// # Errors
     /// `Unsupported` for types that 2.0 cannot store, `InvalidInput` for metadata that names no known encoding.
-    pub fn new(schema: &Schema, page_bytes: usize, threads: usize) -> Result<Self> {
+    pub fn new(schema: &Schema, page_bytes: usize, dict_threshold: usize, threads: usize) -> Result<Self> {
         let mut columns = Vec::new();
         for field in &schema.fields {
-            column::of_field(field, &field.name, &mut columns)?;
+            column::of_field(field, &field.name, dict_threshold, &mut columns)?;
         }
         let threads = match threads {
             0 => parallel::cores(),

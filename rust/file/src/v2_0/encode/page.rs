@@ -4,7 +4,7 @@ use arrow_array::{Array, ArrayRef};
 use arrow_buffer::Buffer;
 use arrow_schema::DataType;
 
-use super::column::StringCodec;
+use super::column::StringOptions;
 use super::list::ListPiece;
 use super::{dictionary, fixed, list, message, packed, strings};
 use crate::container::{ARRAY_ENCODING_URL, EncodedPage};
@@ -58,7 +58,7 @@ impl Piece {
 /// The rows of one page.
 pub struct PageJob {
     path: String,
-    codec: StringCodec,
+    strings: StringOptions,
     pieces: Vec<Piece>,
 }
 
@@ -75,10 +75,10 @@ impl PageBuffers {
 }
 
 impl PageJob {
-    pub fn new(path: &str, codec: StringCodec) -> Self {
+    pub fn new(path: &str, strings: StringOptions) -> Self {
         Self {
             path: path.to_owned(),
-            codec,
+            strings,
             pieces: Vec::new(),
         }
     }
@@ -108,7 +108,7 @@ impl PageJob {
         match arrays.first().map(|a| a.data_type()) {
             None => Ok(Vec::new()),
             Some(DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary) => {
-                one(&|buffers| strings::encode(&arrays, self.codec, buffers))
+                one(&|buffers| strings::encode(&arrays, self.strings, buffers))
             }
             Some(DataType::Dictionary(..)) => match concat(&arrays) {
                 Ok(array) => one(&|buffers| dictionary::encode_arrow(&array, buffers)),

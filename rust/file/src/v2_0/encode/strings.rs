@@ -8,7 +8,7 @@ use arrow_schema::DataType;
 use glaive_codec::fsst::SymbolTable;
 use glaive_codec::general::{self, Scheme};
 
-use super::column::StringCodec;
+use super::column::{StringCodec, StringOptions};
 use super::page::PageBuffers;
 use super::{dictionary, message};
 use crate::Result;
@@ -108,13 +108,17 @@ fn append<T: ByteArrayType>(array: &ArrayRef, ends: &mut Vec<u64>, bytes: &mut V
 }
 
 /// Encodes a page of strings or binaries.
-pub fn encode(arrays: &[ArrayRef], codec: StringCodec, buffers: &mut PageBuffers) -> Result<ArrayEncoding> {
+pub fn encode(
+    arrays: &[ArrayRef],
+    options: StringOptions,
+    buffers: &mut PageBuffers,
+) -> Result<ArrayEncoding> {
     let strings = Strings::join(arrays);
     let is_utf8 = arrays.first().is_some_and(|a| *a.data_type() == DataType::Utf8);
-    if is_utf8 && let Some(encoding) = dictionary::encode_strings(&strings, buffers) {
+    if is_utf8 && let Some(encoding) = dictionary::encode_strings(&strings, options.dict_threshold, buffers) {
         return Ok(encoding);
     }
-    match codec {
+    match options.codec {
         StringCodec::Fsst if strings.bytes.len() >= FSST_MIN_BYTES => Ok(encode_fsst(&strings, buffers)),
         StringCodec::General(scheme, level) => {
             let mut compressed = Vec::new();

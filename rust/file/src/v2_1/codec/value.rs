@@ -22,6 +22,8 @@ pub enum ValueCodec {
     PackedStruct(FixedRow),
     /// Cells are rows, some of whose fields have a length in front.
     VariablePackedStruct(VariableRow),
+    /// Cells of no bytes, because all values are null: pages of fixed-size lists of pylance 0.39.
+    AllNull,
 }
 
 impl ValueCodec {
@@ -48,6 +50,9 @@ impl ValueCodec {
             Compression::VariablePackedStruct(packed) => {
                 Ok(Self::VariablePackedStruct(VariableRow::parse(packed, shape)?))
             }
+            Compression::Constant(constant) if constant.value.is_none() && shape.fixed_bits().is_some() => {
+                Ok(Self::AllNull)
+            }
             other => illegal(other, "per-value"),
         }
     }
@@ -60,13 +65,17 @@ impl ValueCodec {
             (Self::Flat, ValueShape::Fixed { bits }) => Some(*bits as usize / 8),
             (Self::FixedSizeList(codec), _) => codec.cell_bytes(),
             (Self::PackedStruct(row), _) => Some(row.bytes()),
+            (Self::AllNull, _) => Some(0),
             _ => None,
         }
     }
 
     /// Whether cells have a length in front.
     pub fn is_variable(&self) -> bool {
-        !matches!(self, Self::Flat | Self::FixedSizeList(_) | Self::PackedStruct(_))
+        !matches!(
+            self,
+            Self::Flat | Self::FixedSizeList(_) | Self::PackedStruct(_) | Self::AllNull
+        )
     }
 
     /// Appends fixed-width cells that stand side by side.
@@ -89,6 +98,7 @@ impl ValueCodec {
                 let one = 0..1;
                 row.decode_chunk(cell, 1, std::slice::from_ref(&one), out)
             }
+            Self::AllNull => out.push_default(1),
             _ if matches!(out, Values::Bits { .. }) => out.push_bits(cell, 0..1),
             _ => out.push_fixed(cell),
         }
@@ -110,7 +120,7 @@ impl ValueCodec {
                 general::decompress(*scheme, cell, MAX_CHUNK_BYTES, &mut pending.bytes)?;
                 out.push_bytes(&pending.bytes)
             }
-            Self::Flat | Self::Variable | Self::FixedSizeList(_) | Self::PackedStruct(_) => {
+            Self::Flat | Self::Variable | Self::FixedSizeList(_) | Self::PackedStruct(_) | Self::AllNull => {
                 out.push_bytes(cell)
             }
         }

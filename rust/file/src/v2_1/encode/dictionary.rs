@@ -14,12 +14,6 @@ use super::options::{ColumnOptions, DictValues};
 use crate::proto::lance::encodings21::CompressiveEncoding;
 use crate::{Error, FileVersion, Result};
 
-/// Smaller pages gain nothing.
-const MIN_VALUES: usize = 100;
-
-/// Distinct values at most.
-const MAX_ITEMS: usize = 100_000;
-
 /// A page with its dictionary.
 #[derive(Debug)]
 pub struct Dictionary {
@@ -131,6 +125,8 @@ fn encode_items(
 
 /// What a dictionary must stay below.
 struct Limits {
+    /// Values that a page has at least.
+    values: usize,
     items: usize,
     item_bytes: usize,
     /// Bytes of the page: with this many for each index, and at most so many in all.
@@ -147,7 +143,8 @@ impl Limits {
             None => (None, plain),
         };
         Self {
-            items: MAX_ITEMS.min(n / options.dict_divisor),
+            values: options.dict_min_values,
+            items: options.dict_max_items.min(n / options.dict_divisor),
             item_bytes: options.dict_max_bytes,
             index_bits,
             bytes,
@@ -169,7 +166,7 @@ fn distinct<'a>(
     limits: &Limits,
 ) -> Option<Distinct<'a>> {
     let n = values.len();
-    if n < MIN_VALUES || sample_is_distinct(values.clone()) {
+    if n < limits.values || sample_is_distinct(values.clone()) {
         return None;
     }
     let hasher = foldhash::fast::FixedState::default();

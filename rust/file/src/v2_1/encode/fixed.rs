@@ -11,9 +11,6 @@ use crate::Result;
 /// Plain chunks stay below 8 KiB with their header.
 pub const MAX_CHUNK_BYTES: usize = 8186;
 
-/// Values of a chunk at most.
-const MAX_CHUNK_VALUES: usize = 4096;
-
 /// Bytes of a chunk of split values: 1,024 of 4 bytes, 512 of 8.
 const SPLIT_CHUNK_BYTES: usize = 4096;
 
@@ -142,17 +139,18 @@ impl FixedPlan<'_> {
             2 => self.encode_lanes::<u16>(bytes),
             4 => self.encode_lanes::<u32>(bytes),
             8 => self.encode_lanes::<u64>(bytes),
-            _ => flat(self.width, bytes),
+            _ => flat(self.width, bytes, self.options.max_chunk_values),
         };
         plain.compressed(self.options)
     }
 
     fn encode_lanes<T: Lane>(&self, bytes: &[u8]) -> ChunkedValues {
+        let most = self.options.max_chunk_values;
         match self.codec {
-            Codec::Flat => flat(self.width, bytes),
+            Codec::Flat => flat(self.width, bytes, most),
             Codec::Inline => inline_bitpacked::<T>(bytes, self.encoded_len),
-            Codec::Rle => run_lengths::<T>(bytes, self.encoded_len),
-            Codec::ByteStreamSplit => split_bytes(self.width, bytes),
+            Codec::Rle => run_lengths::<T>(bytes, self.encoded_len, most),
+            Codec::ByteStreamSplit => split_bytes(self.width, bytes, most),
         }
     }
 }
@@ -163,9 +161,9 @@ pub fn encode_indices(indices: &[u32], options: &ColumnOptions) -> Result<Chunke
     plan(4, &bytes, options).encode(&bytes)
 }
 
-/// Encodes booleans: plain bits.
-pub fn encode_bits(bits: &[u8], len: usize) -> ChunkedValues {
-    let chunks = chunk_lens(len, MAX_CHUNK_VALUES)
+/// Encodes booleans: plain bits. Chunks are of whole bytes.
+pub fn encode_bits(bits: &[u8], len: usize, most: usize) -> ChunkedValues {
+    let chunks = chunk_lens(len, most.max(8))
         .map(|n| Chunk {
             values: n,
             sizes: sizes(n.div_ceil(8), 0),
@@ -180,17 +178,17 @@ pub fn encode_bits(bits: &[u8], len: usize) -> ChunkedValues {
     }
 }
 
-/// Plain values of `width` bytes that make a chunk.
-pub fn flat_chunk_values(width: usize) -> usize {
+/// Plain values of `width` bytes that make a chunk, up to `most`.
+pub fn flat_chunk_values(width: usize, most: usize) -> usize {
     let mut n = 2;
-    while n * 2 * width < MAX_CHUNK_BYTES && n < MAX_CHUNK_VALUES {
+    while n * 2 * width < MAX_CHUNK_BYTES && n < most {
         n *= 2;
     }
     n
 }
 
-fn flat(width: usize, bytes: &[u8]) -> ChunkedValues {
-    let n = flat_chunk_values(width);
+fn flat(width: usize, bytes: &[u8], most: usize) -> ChunkedValues {
+    let n = flat_chunk_values(width, most);
     let chunks = chunk_lens(bytes.len() / width, n)
         .map(|n| Chunk {
             values: n,
@@ -206,10 +204,11 @@ fn flat(width: usize, bytes: &[u8]) -> ChunkedValues {
 }
 
 /// Chunks of 4 KiB, each with the streams of its own values.
-fn split_bytes(width: usize, bytes: &[u8]) -> ChunkedValues {
+fn split_bytes(width: usize, bytes: &[u8], most: usize) -> ChunkedValues {
+    let chunk_bytes = SPLIT_CHUNK_BYTES.min(most * width);
     let mut data = Vec::with_capacity(bytes.len());
-    let mut chunks = Vec::with_capacity(bytes.len() / SPLIT_CHUNK_BYTES + 1);
-    for part in bytes.chunks(SPLIT_CHUNK_BYTES) {
+    let mut chunks = Vec::with_capacity(bytes.len() / chunk_bytes + 1);
+    for part in bytes.chunks(chunk_bytes) {
         let n = part.len() / width;
         for place in 0..width {
             data.extend(part.iter().skip(place).step_by(width));
@@ -246,15 +245,15 @@ fn inline_bitpacked<T: Lane>(bytes: &[u8], encoded_len: usize) -> ChunkedValues 
     }
 }
 
-/// Run-length chunks: the most values, up to 4,096, whose runs stay below the limit of a chunk.
-fn run_lengths<T: Lane>(bytes: &[u8], encoded_len: usize) -> ChunkedValues {
+/// Run-length chunks: up to `most` values, as many as have their runs below the limit of a chunk.
+fn run_lengths<T: Lane>(bytes: &[u8], encoded_len: usize, most: usize) -> ChunkedValues {
     let mut data = Vec::with_capacity(encoded_len);
     let mut chunks = Vec::new();
     let (mut values, mut lengths) = (Vec::new(), Vec::new());
-    let mut block = [T::default(); MAX_CHUNK_VALUES];
+    let mut block = vec![T::default(); most];
     let mut rest = bytes;
     while rest.len() >= T::BYTES {
-        let mut n = MAX_CHUNK_VALUES.min(rest.len() / T::BYTES);
+        let mut n = most.min(rest.len() / T::BYTES);
         T::copy_from_le(rest, block.get_mut(..n).unwrap_or_default());
         while rle::entry_count(block.get(..n).unwrap_or_default()) * (T::BYTES + 1) > MAX_CHUNK_BYTES {
             n = if n.is_power_of_two() {

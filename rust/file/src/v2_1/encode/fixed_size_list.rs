@@ -13,9 +13,6 @@ use crate::{Error, FileVersion, Result};
 /// Plain chunks stay below 8 KiB with their header, where two values allow it.
 const MAX_CHUNK_BYTES: usize = 8186;
 
-/// Values of a chunk at most.
-const MAX_CHUNK_VALUES: usize = 4096;
-
 /// Encodes a page: narrow lists and lists of booleans in chunks, others zipped.
 pub fn encode(
     lists: &ListValues,
@@ -31,7 +28,12 @@ pub fn encode(
         Structural::Auto => lists.bits == 1 && version >= FileVersion::V2_2 || bits / 8 < FULL_ZIP_BYTES,
     };
     if narrow && buffer_count(lists) <= MAX_BUFFERS {
-        return Ok(chunks::mini_block(chunked(lists), None, levels, version));
+        return Ok(chunks::mini_block(
+            chunked(lists, options.max_chunk_values),
+            None,
+            levels,
+            version,
+        ));
     }
     full_zip(lists, levels).map(Some)
 }
@@ -65,7 +67,7 @@ pub fn cells(lists: &ListValues) -> Result<(usize, Vec<u8>)> {
     Ok((width, cells))
 }
 
-fn chunked(lists: &ListValues) -> ChunkedValues {
+fn chunked(lists: &ListValues, most: usize) -> ChunkedValues {
     let per_value = items_per_value(lists) * lists.bits as usize;
     let bytes = |n: usize| {
         let bitmaps: usize = counts(lists)
@@ -74,7 +76,7 @@ fn chunked(lists: &ListValues) -> ChunkedValues {
         bitmaps + (n * per_value).div_ceil(8)
     };
     let mut rows = 2;
-    while rows * 2 <= MAX_CHUNK_VALUES && bytes(rows * 2) < MAX_CHUNK_BYTES {
+    while rows * 2 <= most && bytes(rows * 2) < MAX_CHUNK_BYTES {
         rows *= 2;
     }
     let mut data = Vec::with_capacity(bytes(lists.len));

@@ -35,7 +35,7 @@ use levels::PageLevels;
 use options::Structural;
 
 pub use leaf::value_bytes;
-pub use options::ColumnOptions;
+pub use options::{ColumnOptions, DictValues, ZSTD_LEVELS};
 pub use shred::null_in_required;
 
 /// Values at least this long go to full-zip pages.
@@ -98,7 +98,7 @@ fn encode_values(
             full_zip::any(values, levels, options).map(Some)
         }
         PageValues::Bits { bits, len } => {
-            let chunks = fixed::encode_bits(bits, *len).compressed(options)?;
+            let chunks = fixed::encode_bits(bits, *len, options.max_chunk_values).compressed(options)?;
             Ok(chunks::mini_block(chunks, None, levels, version))
         }
         PageValues::Fixed { width, bytes } => encode_fixed(*width, bytes, levels, options),

@@ -4,18 +4,19 @@
 //! be understood changes nothing and gives a warning; the name of a compressor or layout that does not exist is an error.
 
 use std::str::FromStr;
+use std::sync::Arc;
 
 use glaive_codec::general::Scheme;
 
 use crate::leaves::LeafField;
 use crate::schema::Field;
-use crate::{Error, FileVersion, Result};
+use crate::{EncodingDefaults, Error, FileVersion, Result};
 
 /// Prefix of all keys.
 const PREFIX: &str = "lance-encoding:";
 
 /// Levels that zstd knows.
-const ZSTD_LEVELS: std::ops::RangeInclusive<i64> = -131_072..=22;
+pub const ZSTD_LEVELS: std::ops::RangeInclusive<i64> = -131_072..=22;
 
 /// How the pages of one column are to be encoded.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,7 +30,13 @@ pub struct ColumnOptions {
     /// Byte stream split before a general compressor.
     pub bss: Bss,
     /// Bytes of a chunk of variable-width values.
-    pub chunk_bytes: Option<i64>,
+    pub chunk_bytes: i64,
+    /// Values of a chunk at most, a power of two; half as many of variable width.
+    pub max_chunk_values: usize,
+    /// Values of a page from which a dictionary is tried.
+    pub dict_min_values: usize,
+    /// Items of a dictionary at most.
+    pub dict_max_items: usize,
     /// A dictionary has at most one item for so many values.
     pub dict_divisor: usize,
     /// A dictionary page takes at most this share of the plain bytes.
@@ -92,17 +99,20 @@ pub enum Structural {
 
 impl ColumnOptions {
     /// Without any metadata.
-    pub fn new(version: FileVersion) -> Self {
+    pub fn new(version: FileVersion, defaults: &EncodingDefaults) -> Self {
         Self {
             version,
             compression: Compression::Auto,
             rle_threshold: None,
             bss: Bss::Auto,
-            chunk_bytes: None,
-            dict_divisor: 2,
-            dict_size_ratio: None,
+            chunk_bytes: defaults.chunk_bytes,
+            max_chunk_values: defaults.max_chunk_values,
+            dict_min_values: defaults.dict_min_values,
+            dict_max_items: defaults.dict_max_items,
+            dict_divisor: defaults.dict_divisor,
+            dict_size_ratio: defaults.dict_size_ratio,
             dict_max_bytes: 8 << 20,
-            dict_values: DictValues::Auto,
+            dict_values: defaults.dict_values,
             structural: Structural::Auto,
             fields: Vec::new(),
         }
@@ -116,44 +126,58 @@ impl ColumnOptions {
         top: &Field,
         leaf: &LeafField,
         version: FileVersion,
+        defaults: &EncodingDefaults,
         warnings: &mut Vec<String>,
     ) -> Result<Self> {
-        let mut options = Self::of_field(&leaf.field, &leaf.path, version, warnings)?;
+        let default = Self::new(version, defaults);
+        let mut options = Self::of_field(&leaf.field, &leaf.path, &default, warnings)?;
         options.structural = structural(top)?;
         if leaf.field.is_packed() {
-            for child in &leaf.field.children {
-                let path = format!("{}.{}", leaf.path, child.name);
-                options
-                    .fields
-                    .push(Self::of_field(child, &path, version, warnings)?);
-            }
+            options.fields = Self::of_children(&leaf.field, &leaf.path, &default, warnings)?;
         }
         Ok(options)
     }
 
-    fn of_field(field: &Field, path: &str, version: FileVersion, warnings: &mut Vec<String>) -> Result<Self> {
+    /// The fields of a packed struct, and those of structs in it.
+    fn of_children(
+        parent: &Field,
+        path: &str,
+        default: &Self,
+        warnings: &mut Vec<String>,
+    ) -> Result<Vec<Self>> {
+        let of_child = |child: &Arc<Field>| {
+            let path = format!("{path}.{}", child.name);
+            let mut options = Self::of_field(child, &path, default, warnings)?;
+            options.fields = Self::of_children(child, &path, default, warnings)?;
+            Ok(options)
+        };
+        parent.children.iter().map(of_child).collect()
+    }
+
+    fn of_field(field: &Field, path: &str, default: &Self, warnings: &mut Vec<String>) -> Result<Self> {
         let mut keys = Keys {
             field,
             path,
             warnings,
         };
-        let default = Self::new(version);
         Ok(Self {
             compression: compression(&mut keys)?,
             rle_threshold: keys.number("rle-threshold", "a number", |r: &f64| !r.is_nan()),
             bss: bss(&mut keys),
-            chunk_bytes: chunk_bytes(&mut keys, version),
+            chunk_bytes: chunk_bytes(&mut keys, default.version).unwrap_or(default.chunk_bytes),
             dict_divisor: keys
                 .number("dict-divisor", "a positive integer", |n: &usize| *n > 0)
                 .unwrap_or(default.dict_divisor),
-            dict_size_ratio: keys.number("dict-size-ratio", "a number above 0 and up to 1", |r: &f64| {
-                *r > 0.0 && *r <= 1.0
-            }),
+            dict_size_ratio: keys
+                .number("dict-size-ratio", "a number above 0 and up to 1", |r: &f64| {
+                    *r > 0.0 && *r <= 1.0
+                })
+                .or(default.dict_size_ratio),
             dict_max_bytes: keys
                 .number("dict-max-size", "a number of bytes", |_: &usize| true)
                 .unwrap_or(default.dict_max_bytes),
-            dict_values: dict_values(&mut keys)?,
-            ..default
+            dict_values: dict_values(&mut keys, default.dict_values)?,
+            ..default.clone()
         })
     }
 }
@@ -220,9 +244,9 @@ fn compression(keys: &mut Keys<'_>) -> Result<Compression> {
     ))
 }
 
-fn dict_values(keys: &mut Keys<'_>) -> Result<DictValues> {
+fn dict_values(keys: &mut Keys<'_>, default: DictValues) -> Result<DictValues> {
     let scheme = match keys.text("dict-values-compression") {
-        None => return Ok(DictValues::Auto),
+        None => return Ok(default),
         Some("none") => return Ok(DictValues::None),
         Some("zstd") => Scheme::Zstd,
         Some("lz4") => Scheme::Lz4,
@@ -285,7 +309,13 @@ mod tests {
         let schema = Schema::try_from_arrow(&ArrowSchema::new(vec![field])).unwrap();
         let leaf = leaf_fields(&schema.fields[0]).unwrap().remove(0);
         let mut warnings = Vec::new();
-        let options = ColumnOptions::parse(&schema.fields[0], &leaf, version, &mut warnings)?;
+        let options = ColumnOptions::parse(
+            &schema.fields[0],
+            &leaf,
+            version,
+            &EncodingDefaults::default(),
+            &mut warnings,
+        )?;
         Ok((options, warnings))
     }
 
@@ -306,7 +336,7 @@ mod tests {
         let (options, warnings) = parse(&legal, FileVersion::V2_2).unwrap();
         assert_eq!(warnings, [""; 0]);
         assert_eq!(options.compression, Compression::General(Scheme::Zstd, Some(-3)));
-        assert_eq!((options.bss, options.chunk_bytes), (Bss::On, Some(-5)));
+        assert_eq!((options.bss, options.chunk_bytes), (Bss::On, -5));
         assert_eq!(
             (
                 options.dict_divisor,
@@ -329,7 +359,10 @@ mod tests {
             ("dict-max-size", "-1"),
         ] {
             let (options, warnings) = parse(&[(key, value)], FileVersion::V2_2).unwrap();
-            assert_eq!(options, ColumnOptions::new(FileVersion::V2_2));
+            assert_eq!(
+                options,
+                ColumnOptions::new(FileVersion::V2_2, &EncodingDefaults::default())
+            );
             let [warning] = warnings.as_slice() else {
                 panic!("{warnings:?}")
             };

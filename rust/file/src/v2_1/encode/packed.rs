@@ -71,7 +71,7 @@ pub fn encode(
 ) -> Result<Option<EncodedPage>> {
     if let Some(widths) = fixed_widths(fields) {
         return Ok(chunks::mini_block(
-            chunked(fields, &widths)?,
+            chunked(fields, &widths, options.max_chunk_values)?,
             None,
             levels,
             options.version,
@@ -93,11 +93,7 @@ pub fn zipped(fields: &[PageValues], levels: &PageLevels, options: &ColumnOption
              empty lists than a chunk can hold",
         ));
     }
-    let columns = fields
-        .iter()
-        .zip(&options.fields)
-        .map(|(field, options)| Column::new(field, options))
-        .collect::<Result<Vec<_>>>()?;
+    let columns = columns(fields, options)?;
     let codec = message::variable_packed_struct(columns.iter().map(Column::message).collect());
     let mut rows = LeafValues::empty(32, false);
     let null_levels = levels.of_values();
@@ -108,7 +104,7 @@ pub fn zipped(fields: &[PageValues], levels: &PageLevels, options: &ColumnOption
         {
             columns
                 .iter()
-                .for_each(|column| column.push(row, &mut rows.bytes));
+                .try_for_each(|column| column.push(row, &mut rows.bytes))?;
         }
         rows.offsets.push(rows.bytes.len() as i64);
     }
@@ -124,7 +120,7 @@ fn fixed_widths(fields: &[PageValues]) -> Option<Vec<usize>> {
     fields.iter().map(width).collect()
 }
 
-fn chunked(fields: &[PageValues], widths: &[usize]) -> Result<ChunkedValues> {
+fn chunked(fields: &[PageValues], widths: &[usize], most: usize) -> Result<ChunkedValues> {
     let stride: usize = widths.iter().sum();
     if stride > MAX_ROW_BYTES {
         return Err(Error::unsupported(format!(
@@ -142,7 +138,7 @@ fn chunked(fields: &[PageValues], widths: &[usize]) -> Result<ChunkedValues> {
             .iter()
             .for_each(|field| data.extend_from_slice(field.value(row)));
     }
-    let n = super::fixed::flat_chunk_values(stride);
+    let n = super::fixed::flat_chunk_values(stride, most);
     let chunk = |values| Chunk {
         values,
         sizes: sizes(values * stride, 0),
@@ -166,7 +162,18 @@ enum Column<'a> {
         values: Cow<'a, LeafValues>,
         codec: CompressiveEncoding,
     },
+    Packed(Vec<Column<'a>>),
 }
+
+fn columns<'a>(fields: &'a [PageValues], options: &ColumnOptions) -> Result<Vec<Column<'a>>> {
+    let pairs = fields.iter().zip(&options.fields);
+    pairs
+        .map(|(field, options)| Column::new(field, options))
+        .collect()
+}
+
+/// Bits of the length in front of a row within a row.
+const ROW_LENGTH_BITS: u64 = 32;
 
 impl<'a> Column<'a> {
     fn new(field: &'a PageValues, options: &ColumnOptions) -> Result<Self> {
@@ -188,6 +195,7 @@ impl<'a> Column<'a> {
                 let (values, codec) = full_zip::code(values, values.longest(), options)?;
                 Self::Variable { values, codec }
             }
+            PageValues::Packed(fields) => Self::Packed(columns(fields, options)?),
             _ => return Err(Error::unsupported("Unsupported data type in a packed struct")),
         })
     }
@@ -198,11 +206,26 @@ impl<'a> Column<'a> {
             Self::Variable { values, codec } => {
                 message::PackedField::Variable(codec.clone(), values.offset_bits.into())
             }
+            Self::Packed(columns) => {
+                let row = message::variable_packed_struct(columns.iter().map(Self::message).collect());
+                message::PackedField::Variable(row, ROW_LENGTH_BITS)
+            }
         }
     }
 
-    fn push(&self, row: usize, out: &mut Vec<u8>) {
+    fn push(&self, row: usize, out: &mut Vec<u8>) -> Result<()> {
         match self {
+            Self::Packed(columns) => {
+                let start = out.len();
+                out.extend([0; ROW_LENGTH_BITS as usize / 8]);
+                let body = out.len();
+                columns.iter().try_for_each(|column| column.push(row, out))?;
+                let length = u32::try_from(out.len() - body)
+                    .map_err(|_| Error::unsupported("more than 4 GiB in a row of a packed struct"))?;
+                if let Some(place) = out.get_mut(start..body) {
+                    place.copy_from_slice(&length.to_le_bytes());
+                }
+            }
             Self::Fixed { width, bytes, .. } => {
                 out.extend_from_slice(bytes.get(row * width..(row + 1) * width).unwrap_or_default());
             }
@@ -213,5 +236,6 @@ impl<'a> Column<'a> {
                 out.extend_from_slice(value);
             }
         }
+        Ok(())
     }
 }

@@ -14,7 +14,7 @@ use arrow_schema::{DataType, Field as ArrowField};
 
 use super::levels::PageLevels;
 use crate::leaves::LeafField;
-use crate::schema::Field;
+use crate::schema::{Field, LogicalType};
 use crate::v2_1::NodeKind;
 use crate::{Error, Result};
 
@@ -334,10 +334,20 @@ fn child_of_struct(array: &ArrayRef, field: &Field, step: usize) -> Result<Array
     child.ok_or_else(|| wrong_type(array))
 }
 
-/// The fields of a packed struct in the order of the schema.
+/// The fields of a packed struct in the order of the schema, and those of structs in it.
 fn packed_fields(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {
-    let children: Vec<ArrayRef> = (0..field.children.len())
-        .map(|step| Ok(without_views(&child_of_struct(array, field, step)?)))
+    let child = |(step, child): (usize, &Arc<Field>)| {
+        let array = child_of_struct(array, field, step)?;
+        match child.logical_type {
+            LogicalType::Struct => packed_fields(&array, child),
+            _ => Ok(without_views(&array)),
+        }
+    };
+    let children: Vec<ArrayRef> = field
+        .children
+        .iter()
+        .enumerate()
+        .map(child)
         .collect::<Result<_>>()?;
     let named = field.children.iter().zip(&children);
     let fields: Vec<_> = named

@@ -13,12 +13,6 @@ use super::{EncodedPage, FULL_ZIP_BYTES, dictionary, full_zip, message};
 use crate::proto::lance::encodings21::CompressiveEncoding;
 use crate::{FileVersion, Result};
 
-/// Offsets and bytes of a chunk stay below this where two values allow it.
-const CHUNK_TARGET: usize = 4096;
-
-/// Values of a chunk at most.
-const MAX_CHUNK_VALUES: usize = 2048;
-
 /// FSST pays for its symbol table of 2,312 bytes only from here.
 const FSST_MIN_BYTES: usize = 32 * 1024;
 
@@ -104,16 +98,16 @@ fn stored(values: &LeafValues) -> (Cow<'_, LeafValues>, CompressiveEncoding) {
 }
 
 fn chunk(values: &LeafValues, codec: CompressiveEncoding, options: &ColumnOptions) -> Result<ChunkedValues> {
-    let target = match options.chunk_bytes {
-        Some(bytes) => usize::try_from(bytes).unwrap_or(0),
-        None => CHUNK_TARGET,
+    let limits = ChunkLimits {
+        values: (options.max_chunk_values / 2).max(2),
+        bytes: usize::try_from(options.chunk_bytes).unwrap_or(0),
     };
     let mut data =
         Vec::with_capacity(values.bytes.len() + values.offsets.len() * usize::from(values.offset_bits / 8));
     let mut chunks = Vec::new();
     let mut rest = values.offsets.as_slice();
     while rest.len() > 1 {
-        let n = chunk_len(rest, usize::from(values.offset_bits / 8), target);
+        let n = chunk_len(rest, usize::from(values.offset_bits / 8), &limits);
         let start = data.len();
         let window = rest.get(..=n).unwrap_or(rest);
         mini_block::encode(values.offset_bits, window, &values.bytes, &mut data)?;
@@ -131,8 +125,15 @@ fn chunk(values: &LeafValues, codec: CompressiveEncoding, options: &ColumnOption
     })
 }
 
+/// What a chunk stays below, if it has more than two values.
+struct ChunkLimits {
+    values: usize,
+    /// Offsets and bytes.
+    bytes: usize,
+}
+
 /// Values of the next chunk: all that are left if they fit, else the largest power of two that does, at least 2.
-fn chunk_len(offsets: &[i64], width: usize, target: usize) -> usize {
+fn chunk_len(offsets: &[i64], width: usize, limits: &ChunkLimits) -> usize {
     let left = offsets.len() - 1;
     let size = |n: usize| {
         let bytes = offsets
@@ -141,11 +142,11 @@ fn chunk_len(offsets: &[i64], width: usize, target: usize) -> usize {
             .map_or(i64::MAX, |(end, start)| end - start);
         (bytes as usize).saturating_add(width * (n + 1))
     };
-    if left <= MAX_CHUNK_VALUES && (left <= 2 || size(left) <= target) {
+    if left <= limits.values && (left <= 2 || size(left) <= limits.bytes) {
         return left;
     }
     let mut n = 2;
-    while n * 2 <= MAX_CHUNK_VALUES && n * 2 < left && size(n * 2) <= target {
+    while n * 2 <= limits.values && n * 2 < left && size(n * 2) <= limits.bytes {
         n *= 2;
     }
     n
@@ -155,15 +156,20 @@ fn chunk_len(offsets: &[i64], width: usize, target: usize) -> usize {
 mod tests {
     use super::*;
 
+    const LIMITS: ChunkLimits = ChunkLimits {
+        values: 2048,
+        bytes: 4096,
+    };
+
     #[test]
     fn chunks_are_powers_of_two_and_the_rest() {
         let short: Vec<i64> = (0..=5000).map(|i| i * 2).collect();
-        assert_eq!(chunk_len(&short, 4, CHUNK_TARGET), 512);
-        assert_eq!(chunk_len(&short[4800..], 4, CHUNK_TARGET), 200);
+        assert_eq!(chunk_len(&short, 4, &LIMITS), 512);
+        assert_eq!(chunk_len(&short[4800..], 4, &LIMITS), 200);
         let long: Vec<i64> = (0..=5).map(|i| i * 250 * 16).collect();
-        assert_eq!(chunk_len(&long, 4, CHUNK_TARGET), 2);
-        assert_eq!(chunk_len(&[0, 7], 4, CHUNK_TARGET), 1);
-        assert_eq!(chunk_len(&[0, 9000, 18000], 4, CHUNK_TARGET), 2);
-        assert_eq!(chunk_len(&[0, 9000, 18000, 27000], 4, CHUNK_TARGET), 2);
+        assert_eq!(chunk_len(&long, 4, &LIMITS), 2);
+        assert_eq!(chunk_len(&[0, 7], 4, &LIMITS), 1);
+        assert_eq!(chunk_len(&[0, 9000, 18000], 4, &LIMITS), 2);
+        assert_eq!(chunk_len(&[0, 9000, 18000, 27000], 4, &LIMITS), 2);
     }
 }
