@@ -1,6 +1,7 @@
 //! Reader and writer of one Lance data file: container, schema, page layouts and local I/O.
 
 mod assemble;
+pub mod blob;
 pub mod container;
 pub mod error;
 pub mod io;
@@ -16,7 +17,7 @@ pub mod writer;
 
 pub use error::{Context, Error, ErrorKind, Result};
 pub use reader::{FieldSource, FileReader, ReadOptions, Rows, read_fields};
-pub use schema::{Field, LogicalType, Schema};
+pub use schema::{BlobHandling, Field, LogicalType, Schema};
 pub use version::FileVersion;
 pub use writer::{FileSummary, FileWriter, WriterOptions, refuse_json_text};
 

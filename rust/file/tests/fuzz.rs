@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use glaive_file::{FileReader, FileVersion, ReadOptions, Rows};
 
+use crate::blobs;
 use crate::round_trip;
 use crate::support::{MemoryFile, options, write};
 use crate::vectors;
@@ -32,6 +33,7 @@ impl Random {
 /// Files of every version, layout and codec.
 fn seeds() -> Vec<Vec<u8>> {
     let mut files = vectors::whole_files();
+    files.extend(blobs::files());
     for version in [FileVersion::V2_0, FileVersion::V2_1, FileVersion::V2_2] {
         for (rows, pattern) in [(3, "first"), (300, "random"), (1100, "none")] {
             for column in round_trip::single_columns(rows, pattern, version) {

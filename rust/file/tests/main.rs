@@ -8,6 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod blobs;
 mod fuzz;
 mod hostile;
 mod io_counts;

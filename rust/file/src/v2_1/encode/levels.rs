@@ -82,6 +82,20 @@ impl PageLevels {
         }
     }
 
+    /// Levels of a column without nulls and lists.
+    pub fn all_valid(rows: usize) -> Self {
+        Self {
+            layers: vec![RepDefLayer::RepdefAllValidItem],
+            rep: None,
+            def: None,
+            visible: None,
+            slots: rows,
+            values: rows,
+            null_values: 0,
+            rows,
+        }
+    }
+
     /// Layers, leaf first.
     pub fn layers(&self) -> &[RepDefLayer] {
         &self.layers
