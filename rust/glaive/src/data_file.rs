@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::ArrayRef;
+use glaive_file::blob::{BlobFiles, side_file_directory, side_file_name};
+use glaive_file::io::{LocalStorage, ReadAt, Storage};
 use glaive_file::{
     Context, Error, Field, FieldSource, FileReader, FileVersion, ReadOptions, Result, Rows, read_fields,
 };
@@ -40,7 +42,12 @@ impl FileCache {
             return Ok(reader.clone());
         }
         let (storage, path) = storages.of_data_file(file)?;
-        let reader = Arc::new(FileReader::open(storage.open_reader(&path)?).context(|| path)?);
+        let reader = FileReader::open(storage.open_reader(&path)?).context(|| path.as_str())?;
+        let reader = Arc::new(reader.with_blob_files(Arc::new(BlobFilesOf {
+            storages: storages.clone(),
+            storage,
+            path,
+        })));
         check_version(file, reader.version()).context(|| file.path.as_str())?;
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
         if readers.len() >= MAX_OPEN_FILES {
@@ -113,7 +120,39 @@ pub(crate) struct OpenFiles {
     sources: Vec<(Arc<FileReader>, HashMap<i32, u32>)>,
 }
 
+/// Opens what holds the blobs of a data file besides the file itself.
+#[derive(Debug)]
+struct BlobFilesOf {
+    storages: Storages,
+    /// Where the data file is.
+    storage: Arc<dyn Storage>,
+    path: String,
+}
+
+impl BlobFiles for BlobFilesOf {
+    fn side_file(&self, id: u32) -> Result<Arc<dyn ReadAt>> {
+        let directory = side_file_directory(&self.path)?;
+        self.storage
+            .open_reader(&format!("{directory}/{}", side_file_name(id)))
+    }
+
+    fn external(&self, base: u32, uri: &str) -> Result<Arc<dyn ReadAt>> {
+        match base {
+            0 => LocalStorage::open_location(uri),
+            base => self.storages.base(base)?.0.open_reader(uri),
+        }
+    }
+}
+
 impl OpenFiles {
+    /// The file that holds a field.
+    pub(crate) fn reader_of(&self, field: i32) -> Option<&Arc<FileReader>> {
+        let mut sources = self.sources.iter();
+        sources
+            .find(|(_, columns)| columns.contains_key(&field))
+            .map(|(reader, _)| reader)
+    }
+
     /// Reads rows of fields. A field in no file is null.
     pub(crate) fn read(&self, fields: &[Arc<Field>], rows: Rows<'_>) -> Result<Vec<ArrayRef>> {
         let sources: Vec<_> = self

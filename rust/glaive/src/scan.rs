@@ -15,7 +15,7 @@ use arrow_buffer::BooleanBufferBuilder;
 use arrow_data::transform::MutableArrayData;
 use arrow_schema::{ArrowError, SchemaRef};
 use arrow_select::filter::filter;
-use glaive_file::{Context, Error, Result, Rows};
+use glaive_file::{BlobHandling, Context, Error, Result, Rows};
 
 use crate::data_file::OpenFiles;
 use crate::dataset::{Dataset, FragmentHandle};
@@ -36,6 +36,9 @@ const ALIGNMENT: usize = 64;
 
 /// Most rows that one read covers.
 const WINDOW_ROWS: u64 = 1 << 20;
+
+/// Most rows that one read covers of a large batch with the bytes of blobs, which may lie in other files.
+const BLOB_ROWS: u64 = 256;
 
 /// How many rows a batch has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +73,8 @@ pub struct ScanOptions {
     pub with_row_id: bool,
     /// Adds `_rowaddr` at the end.
     pub with_row_address: bool,
+    /// What stands for the values of blob columns.
+    pub blobs: BlobHandling,
 }
 
 /// A stream of batches. Nothing is read before the first one is asked for.
@@ -82,6 +87,8 @@ pub struct Scan {
     /// Rows of the window that were handed out.
     handed_out: usize,
     batch_size: BatchSize,
+    /// The sizes of data files say little about those of rows.
+    reads_blobs: bool,
 }
 
 /// Live rows of one fragment.
@@ -111,15 +118,18 @@ impl Dataset {
             return Err(Error::invalid_input("batch_size must be at least 1"));
         }
         let columns = options.columns.as_deref();
-        let projection = Projection::of_scan(self, columns, options.with_row_id, options.with_row_address)?;
+        let (row_id, row_address) = (options.with_row_id, options.with_row_address);
+        let projection = Projection::of_scan(self, columns, row_id, row_address, options.blobs)?;
         let pieces = plan(self, &options)?;
         Ok(Scan {
-            projection,
             pieces,
             open: None,
             window: None,
             handed_out: 0,
             batch_size: options.batch_size,
+            reads_blobs: options.blobs == BlobHandling::Bytes
+                && projection.fields.iter().any(|field| field.holds_blobs()),
+            projection,
         })
     }
 }
@@ -235,7 +245,9 @@ impl Scan {
         };
         let rows = (WINDOW_BYTES / row_bytes).clamp(1, WINDOW_ROWS);
         match self.batch_size {
+            BatchSize::Large if self.reads_blobs => Ok(rows.min(BLOB_ROWS)),
             BatchSize::Large => Ok(rows),
+            BatchSize::Rows(size) if self.reads_blobs => Ok(size as u64),
             BatchSize::Rows(size) => Ok((rows / size as u64).max(1).saturating_mul(size as u64)),
         }
     }

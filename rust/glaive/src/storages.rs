@@ -52,7 +52,8 @@ impl Storages {
         }
     }
 
-    fn base(&self, id: u32) -> Result<(Arc<dyn Storage>, bool)> {
+    /// A base path, and whether it is the root of a table.
+    pub(crate) fn base(&self, id: u32) -> Result<(Arc<dyn Storage>, bool)> {
         let base = self.bases.iter().find(|base| base.id == id);
         let base = base.ok_or_else(|| Error::corrupt(format!("unknown base path {id}")))?;
         let storage = LocalStorage::from_uri(&base.path).context(|| format!("base path {id}"))?;
