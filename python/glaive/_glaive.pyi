@@ -93,7 +93,7 @@ class Dataset:
     def read_blob_ranges(
         self, column: str, requests: Sequence[tuple[int, int, int]], selector: str
     ) -> list[tuple[int, int, bytes | None]]:
-        """Parts (row, offset, length) of blobs as (number of the request, row address, bytes); None for a null."""
+        """Parts (row, offset, length) as (number of the request, row address, bytes); None for a null."""
 
 @final
 class BlobHandle:

@@ -183,3 +183,46 @@ fn check_version(file: &DataFile, version: FileVersion) -> Result<()> {
         file.version
     )))
 }
+
+#[cfg(test)]
+mod tests {
+    use glaive_file::ErrorKind;
+
+    use super::*;
+    use crate::proto::lance::table::BasePath;
+
+    #[test]
+    fn blobs_stay_below_their_base() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        for path in [
+            "secret",
+            "base/x",
+            "table/data/f/10000000000000000000000000000000.blob",
+        ] {
+            let path = root.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, b"text").unwrap();
+        }
+        let uri = |name: &str| root.join(name).to_str().unwrap().to_owned();
+        let storage: Arc<dyn Storage> = Arc::new(LocalStorage::from_uri(&uri("table")).unwrap());
+        let base = BasePath {
+            id: 1,
+            path: uri("base"),
+            ..BasePath::default()
+        };
+        let files = BlobFilesOf {
+            storages: Storages::new(storage.clone(), vec![base]),
+            storage,
+            path: "data/f.lance".to_owned(),
+        };
+        assert_eq!(files.side_file(1).unwrap().len(), 4);
+        assert_eq!(files.side_file(2).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(files.external(1, "x").unwrap().len(), 4);
+        for outside in ["../secret", "/secret", "a/../../secret", "./x", ""] {
+            assert!(files.external(1, outside).is_err(), "{outside}");
+        }
+        assert_eq!(files.external(0, &uri("secret")).unwrap().len(), 4);
+        assert_eq!(files.external(2, "x").unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+}

@@ -18,10 +18,11 @@ pub(crate) struct Storages {
 impl Storages {
     /// The places that a manifest names. Bases are opened when a file in them is.
     pub(crate) fn of(root: &Arc<dyn Storage>, manifest: &Manifest) -> Self {
-        Self {
-            root: root.clone(),
-            bases: manifest.base_paths.clone(),
-        }
+        Self::new(root.clone(), manifest.base_paths.clone())
+    }
+
+    pub(crate) fn new(root: Arc<dyn Storage>, bases: Vec<BasePath>) -> Self {
+        Self { root, bases }
     }
 
     /// Storage and path of a data file.
