@@ -64,11 +64,11 @@ fn selection<'a>(selector: &str, rows: &'a [u64]) -> Result<RowSelection<'a>> {
 }
 
 /// Address and handle; None for a null.
-type Taken = (u64, Option<PyBlobHandle>);
+pub type Taken = (u64, Option<PyBlobHandle>);
 /// Address and bytes; None for a null.
-type ReadBlob<'py> = (u64, Option<Bound<'py, PyBytes>>);
+pub type ReadBlob<'py> = (u64, Option<Bound<'py, PyBytes>>);
 /// Number of the request, address and bytes; None for a null.
-type ReadRange<'py> = (usize, u64, Option<Bound<'py, PyBytes>>);
+pub type ReadRange<'py> = (usize, u64, Option<Bound<'py, PyBytes>>);
 
 pub fn take(
     py: Python<'_>,

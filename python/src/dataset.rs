@@ -10,10 +10,10 @@ use glaive::{
     Result, ScanOptions, VersionInfo, WriteParams, WriteProgress,
 };
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList};
+use pyo3::types::{PyDict, PyList};
 
 use crate::arrow;
-use crate::blob::{self, PyBlobHandle};
+use crate::blob;
 use crate::errors::{During, located, raise, run_at, to_py, warn};
 use crate::scan::Scan;
 
@@ -212,7 +212,7 @@ impl PyDataset {
         column: &str,
         rows: Vec<u64>,
         selector: &str,
-    ) -> PyResult<Vec<(u64, Option<PyBlobHandle>)>> {
+    ) -> PyResult<Vec<blob::Taken>> {
         blob::take(py, &self.0, column, &rows, selector)
     }
 
@@ -224,7 +224,7 @@ impl PyDataset {
         rows: Vec<u64>,
         selector: &str,
         preserve_order: bool,
-    ) -> PyResult<Vec<(u64, Option<Bound<'py, PyBytes>>)>> {
+    ) -> PyResult<Vec<blob::ReadBlob<'py>>> {
         blob::read(py, &self.0, column, &rows, selector, preserve_order)
     }
 
@@ -235,7 +235,7 @@ impl PyDataset {
         column: &str,
         requests: Vec<(u64, u64, u64)>,
         selector: &str,
-    ) -> PyResult<Vec<(usize, u64, Option<Bound<'py, PyBytes>>)>> {
+    ) -> PyResult<Vec<blob::ReadRange<'py>>> {
         blob::read_ranges(py, &self.0, column, requests, selector)
     }
 }

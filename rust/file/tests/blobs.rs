@@ -11,7 +11,7 @@ use arrow_array::{
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field, Schema as ArrowSchema};
-use glaive_file::blob::{BlobFiles, BlobHandle, BlobTargets, External, values_of};
+use glaive_file::blob::{BlobFiles, BlobHandle, BlobTargets, External, side_file_name, values_of};
 use glaive_file::io::{FileSink, ReadAt};
 use glaive_file::{
     BlobHandling, Error, ErrorKind, FieldSource, FileReader, FileVersion, FileWriter, ReadOptions, Result,
@@ -19,6 +19,7 @@ use glaive_file::{
 };
 
 use crate::support::{MemoryFile, MemorySink, open, options, write};
+use crate::vectors;
 
 const KEY: &str = "lance-encoding:blob";
 
@@ -179,6 +180,9 @@ pub fn files() -> Vec<Vec<u8>> {
             .unwrap()
             .0,
     );
+    let written = vectors::load("blobs/files.json");
+    let written = written.as_array().unwrap().iter();
+    files.extend(written.map(|vector| vectors::unhex(&vector["file_hex"])));
     files
 }
 
@@ -575,4 +579,42 @@ fn payloads_outside_of_the_file_are_refused() {
         .read(None, Rows::Range(0..2), &ReadOptions::default())
         .unwrap_err();
     assert!(error.to_string().contains("definition level 1"), "{error}");
+}
+
+#[test]
+fn tables_of_pylance_read_as_stated() {
+    for vector in vectors::load("blobs/files.json").as_array().unwrap() {
+        let name = vector["name"].as_str().unwrap();
+        let beside = Beside::default();
+        for (name, bytes) in vector["side_files"].as_object().unwrap() {
+            let id = (1..10).find(|id| side_file_name(*id) == *name).unwrap();
+            let bytes = Arc::new(Mutex::new(vectors::unhex(bytes)));
+            beside.0.lock().unwrap().insert(id, bytes);
+        }
+        let reader = open(vectors::unhex(&vector["file_hex"])).with_blob_files(Arc::new(beside));
+        for (handling, expected) in [
+            (BlobHandling::Descriptors, &vector["descriptors"]),
+            (BlobHandling::Bytes, &vector["expected"]),
+        ] {
+            let schema = reader.schema().unwrap().view_blobs(handling);
+            let columns = reader.own_columns().unwrap();
+            let source = FieldSource {
+                reader: &reader,
+                columns: &columns,
+            };
+            let n = expected.as_array().unwrap().len();
+            for rows in [Rows::Range(0..n as u64), Rows::Indices(&[0, 1, 3])] {
+                let picked: Vec<usize> = match &rows {
+                    Rows::Range(_) => (0..n).collect(),
+                    Rows::Indices(picked) => picked.iter().map(|row| *row as usize).collect(),
+                };
+                let array = read_fields(&[source], &schema.fields, rows, &ReadOptions::default())
+                    .unwrap()
+                    .remove(0);
+                for (at, row) in picked.into_iter().enumerate() {
+                    assert_eq!(vectors::row(&array, at), expected[row], "{name}, row {row}");
+                }
+            }
+        }
+    }
 }

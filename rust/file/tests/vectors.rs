@@ -16,12 +16,12 @@ use serde_json::{Value, json};
 
 use crate::support::{MemoryFile, MemorySink};
 
-fn load(name: &str) -> Value {
+pub fn load(name: &str) -> Value {
     let path = format!("{}/../../tests/data/{name}", env!("CARGO_MANIFEST_DIR"));
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-fn unhex(text: &Value) -> Vec<u8> {
+pub fn unhex(text: &Value) -> Vec<u8> {
     let text = text.as_str().unwrap();
     (0..text.len() / 2)
         .map(|i| u8::from_str_radix(&text[i * 2..i * 2 + 2], 16).unwrap())
@@ -33,7 +33,7 @@ fn hex(bytes: &[u8]) -> Value {
 }
 
 /// A row in the notation of the vectors.
-fn row(array: &dyn Array, i: usize) -> Value {
+pub fn row(array: &dyn Array, i: usize) -> Value {
     if array.is_null(i) || array.data_type() == &DataType::Null {
         return Value::Null;
     }
@@ -41,6 +41,9 @@ fn row(array: &dyn Array, i: usize) -> Value {
         DataType::Int16 => array.as_primitive::<Int16Type>().value(i).into(),
         DataType::Int32 => array.as_primitive::<Int32Type>().value(i).into(),
         DataType::Int64 => array.as_primitive::<Int64Type>().value(i).into(),
+        DataType::UInt8 => array.as_primitive::<UInt8Type>().value(i).into(),
+        DataType::UInt32 => array.as_primitive::<UInt32Type>().value(i).into(),
+        DataType::UInt64 => array.as_primitive::<UInt64Type>().value(i).into(),
         DataType::Float32 => f64::from(array.as_primitive::<Float32Type>().value(i)).into(),
         DataType::Boolean => array.as_boolean().value(i).into(),
         DataType::Utf8 => array.as_string::<i32>().value(i).into(),

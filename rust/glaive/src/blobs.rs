@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
+use arrow_buffer::Buffer;
 use bytes::Bytes;
 use glaive_file::blob::{BlobHandle, values_of};
 use glaive_file::schema::no_field;
@@ -88,16 +89,10 @@ impl Dataset {
         if !preserve_order {
             found.addresses.sort_unstable();
         }
+        let shared = found.parts.iter().map(Part::bytes).collect::<Result<Vec<_>>>()?;
         let read = |address: &u64| {
             let (part, row) = found.place(*address)?;
-            let values = found
-                .parts
-                .get(part)
-                .and_then(|part| part.array.as_binary_opt::<i64>());
-            let values = values.ok_or_else(|| Error::corrupt("blobs that are no bytes"))?;
-            let bytes = values
-                .is_valid(row)
-                .then(|| Bytes::copy_from_slice(values.value(row)));
+            let bytes = shared.get(part).and_then(|part| part.get(row).cloned()).flatten();
             Ok(BlobPart {
                 address: *address,
                 bytes,
@@ -203,7 +198,25 @@ impl Found {
     }
 }
 
+/// The memory of an array as bytes that can be shared.
+struct Shared(Buffer);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_slice()
+    }
+}
+
 impl Part {
+    /// The blobs of all rows, without a copy.
+    fn bytes(&self) -> Result<Vec<Option<Bytes>>> {
+        let values = self.array.as_binary_opt::<i64>();
+        let values = values.ok_or_else(|| Error::corrupt("blobs that are no bytes"))?;
+        let all = Bytes::from_owner(Shared(values.values().clone()));
+        let blob = |row: usize| values.is_valid(row).then(|| all.slice_ref(values.value(row)));
+        Ok((0..values.len()).map(blob).collect())
+    }
+
     fn read(
         fragment: &FragmentHandle,
         projection: &Projection,

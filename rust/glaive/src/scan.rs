@@ -37,7 +37,7 @@ const ALIGNMENT: usize = 64;
 /// Most rows that one read covers.
 const WINDOW_ROWS: u64 = 1 << 20;
 
-/// Most rows that one read covers of a large batch with the bytes of blobs, which may lie in other files.
+/// Rows that the first read covers of large batches with the bytes of blobs, whose sizes are not known before.
 const BLOB_ROWS: u64 = 256;
 
 /// How many rows a batch has.
@@ -87,8 +87,8 @@ pub struct Scan {
     /// Rows of the window that were handed out.
     handed_out: usize,
     batch_size: BatchSize,
-    /// The sizes of data files say little about those of rows.
-    reads_blobs: bool,
+    /// Rows of the next read of large batches with the bytes of blobs: the sizes of data files say little about those of rows.
+    blob_rows: Option<u64>,
 }
 
 /// Live rows of one fragment.
@@ -121,14 +121,15 @@ impl Dataset {
         let (row_id, row_address) = (options.with_row_id, options.with_row_address);
         let projection = Projection::of_scan(self, columns, row_id, row_address, options.blobs)?;
         let pieces = plan(self, &options)?;
+        let reads_blobs =
+            options.blobs == BlobHandling::Bytes && projection.fields.iter().any(|field| field.holds_blobs());
         Ok(Scan {
             pieces,
             open: None,
             window: None,
             handed_out: 0,
             batch_size: options.batch_size,
-            reads_blobs: options.blobs == BlobHandling::Bytes
-                && projection.fields.iter().any(|field| field.holds_blobs()),
+            blob_rows: reads_blobs.then_some(BLOB_ROWS),
             projection,
         })
     }
@@ -217,6 +218,11 @@ impl Scan {
         };
         let id = open.piece.fragment.id();
         let batch = open.read(&self.projection).context(|| format!("fragment {id}"))?;
+        if let (Some(rows), BatchSize::Large) = (&mut self.blob_rows, self.batch_size) {
+            let row_bytes = (batch.get_array_memory_size() / batch.num_rows().max(1)).max(1) as u64;
+            *rows = (WINDOW_BYTES / row_bytes).clamp(1, WINDOW_ROWS);
+            open.window_rows = *rows;
+        }
         self.open = Some(open).filter(|open| !open.piece.live.is_empty());
         Ok(Some(batch))
     }
@@ -245,9 +251,8 @@ impl Scan {
         };
         let rows = (WINDOW_BYTES / row_bytes).clamp(1, WINDOW_ROWS);
         match self.batch_size {
-            BatchSize::Large if self.reads_blobs => Ok(rows.min(BLOB_ROWS)),
-            BatchSize::Large => Ok(rows),
-            BatchSize::Rows(size) if self.reads_blobs => Ok(size as u64),
+            BatchSize::Large => Ok(self.blob_rows.unwrap_or(rows)),
+            BatchSize::Rows(size) if self.blob_rows.is_some() => Ok(size as u64),
             BatchSize::Rows(size) => Ok((rows / size as u64).max(1).saturating_mul(size as u64)),
         }
     }
