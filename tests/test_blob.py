@@ -197,6 +197,49 @@ def test_many_rows_and_appends(uri: str) -> None:
         ]
 
 
+def test_pages_with_and_without_nulls(uri: str) -> None:
+    patterns = [[1, 1, 1], [1, 0, 1], [0, 0, 0], [2, 2, 1], [1, 1, 1], [2, 0, 1]]
+    rows = [
+        {0: {"x": 1, "b": None}, 1: {"x": 2, "b": b"%d" % n * 40}, 2: None}[kind]
+        for n, pattern in enumerate(patterns)
+        for kind in pattern * 500
+    ]
+    for version in ("2.1", "2.2"):
+        path = f"{uri}.{version}"
+        batches = pa.table({"n": pa.array(rows, STRUCT)}).to_reader(max_chunksize=1500)
+        ds = glaive.write_dataset(batches, path, data_storage_version=version, data_cache_bytes=1)
+        [data] = Path(path).glob("data/*.lance")
+        assert len(LanceFileReader(str(data)).metadata().columns[1].pages) > 5
+        expected = [row and row["b"] for row in rows]
+        for reader in (ds, lance.dataset(path)):
+            assert reader.to_table(blob_handling="all_binary")["n"].to_pylist() == rows
+            picked = list(range(0, len(rows), 7))
+            found = reader.read_blobs("n.b", indices=picked)
+            assert [blob for _, blob in found] == [expected[i] for i in picked]
+
+
+@pytest.mark.parametrize("shape", ["blob", "list", "list of structs"])
+def test_pages_of_lists_with_and_without_nulls(shape: str, uri: str) -> None:
+    values = [b"v" * 30, None, b"", None]
+    structs = [{"x": 1, "b": b"v" * 30}, None, {"x": None, "b": None}, {"x": 3, "b": b""}]
+    kind, rows = {
+        "blob": (pa.large_binary(), values),
+        "list": (LIST, [[b"v" * 30, b"w"], None, [], [None, b"x"]]),
+        "list of structs": (pa.list_(STRUCT), [structs[:1], None, [], structs]),
+    }[shape]
+    patterns = [[0, 0], [0, 1], [1, 1], [2, 0], [3, 3], [0, 3], [0, 0], [1, 3]]
+    rows = [rows[i] for pattern in patterns for i in pattern * 20]
+    metadata = KEY if shape == "blob" else None
+    table = pa.table([pa.array(rows, kind)], schema=pa.schema([pa.field("n", kind, metadata=metadata)]))
+    reader = table.to_reader(max_chunksize=40)
+    ds = glaive.write_dataset(reader, uri, data_storage_version="2.2", data_cache_bytes=1)
+    [data] = Path(uri).glob("data/*.lance")
+    columns = LanceFileReader(str(data)).metadata().columns
+    assert {len(column.pages) for column in columns} == {len(patterns)}
+    for reader in (ds, lance.dataset(uri)):
+        assert reader.to_table(blob_handling="all_binary")["n"].to_pylist() == rows
+
+
 def test_all_null_and_no_rows(uri: str) -> None:
     for version in VERSIONS:
         path = f"{uri}.{version}"

@@ -13,10 +13,14 @@ use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field, Schema as ArrowSchema};
 use glaive_file::blob::{BlobFiles, BlobHandle, BlobTargets, External, side_file_name, values_of};
 use glaive_file::io::{FileSink, ReadAt};
+use glaive_file::proto::lance::encodings21::page_layout::Layout;
+use glaive_file::proto::lance::encodings21::{BlobLayout, ConstantLayout, MiniBlockLayout, PageLayout};
 use glaive_file::{
     BlobHandling, Error, ErrorKind, FieldSource, FileReader, FileVersion, FileWriter, ReadOptions, Result,
     Rows, Schema, read_fields,
 };
+
+use prost::Message;
 
 use crate::support::{MemoryFile, MemorySink, open, options, write};
 use crate::vectors;
@@ -617,4 +621,79 @@ fn tables_of_pylance_read_as_stated() {
             }
         }
     }
+}
+
+/// The blob page of a vector with another layout.
+fn with_layout(change: impl Fn(&mut BlobLayout)) -> Result<RecordBatch> {
+    let vectors = vectors::load("structural/pages_2.1.json");
+    let mut vector = vectors
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|v| v["name"] == "blob_v1")
+        .unwrap()
+        .clone();
+    let page = &mut vector["columns"][0]["pages"][0];
+    let mut layout = PageLayout::decode(vectors::unhex(&page["layout_hex"]).as_slice()).unwrap();
+    let Some(Layout::BlobLayout(blob)) = &mut layout.layout else {
+        panic!("no blob page");
+    };
+    change(blob);
+    let hex: String = layout
+        .encode_to_vec()
+        .iter()
+        .map(|b| format!("{b:02x}"))
+        .collect();
+    page["layout_hex"] = hex.into();
+    open(vectors::file_of_pages(&vector)).read(None, Rows::Range(0..4), &ReadOptions::default())
+}
+
+#[test]
+fn damaged_blob_layouts_are_refused() {
+    assert_eq!(with_layout(|_| ()).unwrap().num_rows(), 4);
+    let nested = |blob: &mut BlobLayout| {
+        let inner = blob.clone();
+        blob.inner_layout = Some(Box::new(PageLayout {
+            layout: Some(Layout::BlobLayout(Box::new(inner))),
+        }));
+    };
+    let constant = |blob: &mut BlobLayout| {
+        let layers = vec![3];
+        blob.inner_layout = Some(Box::new(PageLayout {
+            layout: Some(Layout::ConstantLayout(ConstantLayout {
+                layers,
+                ..ConstantLayout::default()
+            })),
+        }));
+    };
+    fn mini_block(blob: &mut BlobLayout) -> &mut MiniBlockLayout {
+        match &mut blob.inner_layout.as_mut().unwrap().layout {
+            Some(Layout::MiniBlockLayout(inner)) => inner,
+            _ => panic!("no mini-block"),
+        }
+    }
+    let changes: [(&str, &dyn Fn(&mut BlobLayout)); 8] = [
+        ("nested", &nested),
+        ("constant", &constant),
+        ("no inner layout", &|blob| blob.inner_layout = None),
+        ("inner nulls", &|blob| mini_block(blob).layers = vec![3]),
+        ("other values", &|blob| {
+            mini_block(blob).value_compression = mini_block(blob).dictionary.clone()
+        }),
+        ("fewer rows", &|blob| mini_block(blob).num_items = 3),
+        ("a list", &|blob| blob.layers = vec![3, 6]),
+        ("no layer", &|blob| blob.layers.clear()),
+    ];
+    for (name, change) in changes {
+        let error = with_layout(change).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{name}: {error}");
+        let text = error.to_string();
+        assert!(
+            text.contains("column 'a'") && text.contains("page 0"),
+            "{name}: {text}"
+        );
+    }
+    // Nulls, but no layer that could hold them.
+    let error = with_layout(|blob| blob.layers = vec![1]).unwrap_err();
+    assert!(error.to_string().contains("definition level 1"), "{error}");
 }

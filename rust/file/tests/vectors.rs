@@ -127,7 +127,7 @@ fn packed_type(name: &str) -> Option<DataType> {
 }
 
 /// A file made of the pages of a vector.
-fn file_of_pages(vector: &Value) -> Vec<u8> {
+pub fn file_of_pages(vector: &Value) -> Vec<u8> {
     file_of_pages_as(vector, |field| field)
 }
 
