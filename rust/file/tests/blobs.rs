@@ -623,6 +623,8 @@ fn tables_of_pylance_read_as_stated() {
     }
 }
 
+type Change<'a> = &'a dyn Fn(&mut BlobLayout);
+
 /// The blob page of a vector with another layout.
 fn with_layout(change: impl Fn(&mut BlobLayout)) -> Result<RecordBatch> {
     let vectors = vectors::load("structural/pages_2.1.json");
@@ -672,7 +674,7 @@ fn damaged_blob_layouts_are_refused() {
             _ => panic!("no mini-block"),
         }
     }
-    let changes: [(&str, &dyn Fn(&mut BlobLayout)); 8] = [
+    let changes: [(&str, Change); 8] = [
         ("nested", &nested),
         ("constant", &constant),
         ("no inner layout", &|blob| blob.inner_layout = None),
