@@ -607,6 +607,16 @@ def test_descriptors_are_read_without_the_values(uri: str, bytes_read: Callable[
         assert 0 < bytes_read(lambda files=files: files[8].read_range(5, 10)) < 1000
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the system does not show open files")
+def test_files_of_one_pack_open_it_once(uri: str) -> None:
+    values = [bytes([i]) * 70_000 for i in range(100)]
+    ds = glaive.write_dataset(second_form(values), uri)
+    files = ds.take_blobs("b", indices=range(100))
+    assert [file.read() for file in files] == values
+    opened = [p.resolve() for p in Path("/proc/self/fd").iterdir() if p.resolve().suffix == ".blob"]
+    assert len(opened) == 1
+
+
 @pytest.fixture
 def bytes_read() -> Callable[[Callable[[], Any]], int]:
     """Bytes that this process asks of the kernel during a call."""

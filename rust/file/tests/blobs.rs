@@ -11,7 +11,7 @@ use arrow_array::{
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field, Schema as ArrowSchema};
-use glaive_file::blob::{BlobFiles, BlobHandle, BlobTargets, External, side_file_name, values_of};
+use glaive_file::blob::{BlobFiles, BlobSource, BlobTargets, External, side_file_name, values_of};
 use glaive_file::io::{FileSink, ReadAt};
 use glaive_file::proto::lance::encodings21::page_layout::Layout;
 use glaive_file::proto::lance::encodings21::{BlobLayout, ConstantLayout, MiniBlockLayout, PageLayout};
@@ -482,7 +482,11 @@ fn a_handle_reads_parts() {
     let reader = Arc::new(open(bytes).with_blob_files(Arc::new(beside.clone())));
     let descriptors = read_as(&reader, &field, BlobHandling::Descriptors, Rows::Range(0..3)).unwrap();
     let values = values_of(&descriptors).unwrap();
-    let handle = |row: usize| BlobHandle::new(reader.clone(), values[row].clone().unwrap()).unwrap();
+    let handle = |row: usize| {
+        BlobSource::new(reader.clone())
+            .handle(values[row].clone().unwrap())
+            .unwrap()
+    };
     let own = handle(0);
     assert_eq!(
         (own.size(), own.read(10..13).unwrap().as_ref()),
@@ -535,7 +539,7 @@ fn impossible_descriptors_are_refused() {
     let reader = Arc::new(open(bytes).with_blob_files(Arc::new(beside)));
     let read = |array: ArrayRef| {
         let value = values_of(&array).unwrap().remove(0).unwrap();
-        BlobHandle::new(reader.clone(), value)?.read(0..1)
+        BlobSource::new(reader.clone()).handle(value)?.read(0..1)
     };
     for (position, size) in [(u64::MAX, 2), (1 << 40, 1), (0, 1 << 60)] {
         assert_eq!(

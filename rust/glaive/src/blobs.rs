@@ -7,7 +7,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::Buffer;
 use bytes::Bytes;
-use glaive_file::blob::{BlobHandle, values_of};
+use glaive_file::blob::{BlobHandle, BlobSource, values_of};
 use glaive_file::schema::no_field;
 use glaive_file::{BlobHandling, Context, Error, FileReader, Result, Rows};
 
@@ -52,18 +52,17 @@ impl Dataset {
         let found = Found::read(self, column, rows, BlobHandling::Descriptors)?;
         let mut values = Vec::with_capacity(found.parts.len());
         for part in &found.parts {
-            values.push(values_of(&part.array).context(|| format!("column '{column}'"))?);
+            let source = part.reader.clone().map(BlobSource::new);
+            let descriptors = values_of(&part.array).context(|| format!("column '{column}'"))?;
+            values.push((source, descriptors));
         }
         let taken = |address: &u64| {
             let (part, row) = found.place(*address)?;
-            let value = values
-                .get(part)
-                .and_then(|values| values.get(row).cloned())
-                .flatten();
-            let reader = found.parts.get(part).and_then(|part| part.reader.clone());
-            let blob = match (value, reader) {
-                (Some(value), Some(reader)) => {
-                    Some(BlobHandle::new(reader, value).context(|| format!("row address {address}"))?)
+            let blob = match values.get_mut(part) {
+                Some((Some(source), values)) => {
+                    let value = values.get(row).cloned().flatten();
+                    let handle = value.map(|value| source.handle(value));
+                    handle.transpose().context(|| format!("row address {address}"))?
                 }
                 _ => None,
             };

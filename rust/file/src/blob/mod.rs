@@ -24,7 +24,7 @@ use crate::io::{FileSink, ReadAt};
 use crate::{Error, Result};
 
 pub use descriptors::{BlobPlace, BlobValue, values_of};
-pub use read::BlobHandle;
+pub use read::{BlobHandle, BlobSource};
 pub(crate) use read::{as_asked, described};
 pub(crate) use write::BlobWriter;
 

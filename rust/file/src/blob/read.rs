@@ -258,40 +258,56 @@ impl Object {
     }
 }
 
+/// Makes handles of the blobs of a data file. Those of one object share it, so that it is opened once.
+#[derive(Debug)]
+pub struct BlobSource {
+    reader: Arc<FileReader>,
+    objects: HashMap<BlobPlace, Arc<OnceLock<Object>>>,
+}
+
+impl BlobSource {
+    /// The blobs of this file.
+    pub fn new(reader: Arc<FileReader>) -> Self {
+        Self {
+            reader,
+            objects: HashMap::new(),
+        }
+    }
+
+    /// A handle of a value.
+    ///
+    /// # Errors
+    /// Corrupt for a range outside of the data file; as opening an external object whose size is not stored.
+    pub fn handle(&mut self, value: BlobValue) -> Result<BlobHandle> {
+        let object = self.objects.entry(value.place.clone()).or_default().clone();
+        let mut handle = BlobHandle {
+            reader: self.reader.clone(),
+            value,
+            object,
+            size: 0,
+        };
+        handle.size = match (&handle.value.place, handle.value.size) {
+            (_, Some(0)) => 0,
+            (BlobPlace::Side(_) | BlobPlace::External { .. }, Some(size)) => size,
+            _ => {
+                let (_, range) = handle.object()?;
+                range.end - range.start
+            }
+        };
+        Ok(handle)
+    }
+}
+
 /// One blob, read in parts. Its file is opened at the first read.
 #[derive(Debug)]
 pub struct BlobHandle {
     reader: Arc<FileReader>,
     value: BlobValue,
-    object: OnceLock<Object>,
+    object: Arc<OnceLock<Object>>,
     size: u64,
 }
 
 impl BlobHandle {
-    /// A handle of a value of that file.
-    ///
-    /// # Errors
-    /// Corrupt for a range outside of the data file; as opening an external object whose size is not stored.
-    pub fn new(reader: Arc<FileReader>, value: BlobValue) -> Result<Self> {
-        let object = OnceLock::new();
-        let size = match (&value.place, value.size) {
-            (_, Some(0)) => 0,
-            (BlobPlace::Side(_) | BlobPlace::External { .. }, Some(size)) => size,
-            _ => {
-                let opened = Object::open(&reader, &value.place)?;
-                let range = opened.range_of(&value)?;
-                object.get_or_init(|| opened);
-                range.end - range.start
-            }
-        };
-        Ok(Self {
-            reader,
-            value,
-            object,
-            size,
-        })
-    }
-
     /// Bytes of the blob.
     pub fn size(&self) -> u64 {
         self.size

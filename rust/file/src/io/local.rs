@@ -603,9 +603,9 @@ mod tests {
 
     #[test]
     fn one_file_by_its_location() {
-        let (directory, storage) = storage();
+        let (_directory, storage) = storage();
         storage.put("a b", b"text").unwrap();
-        let path = directory.path().join("a b");
+        let path = storage.root().join("a b");
         let path = path.to_str().unwrap();
         for location in [path.to_owned(), format!("file://{}", path.replace(' ', "%20"))] {
             assert_eq!(LocalStorage::open_location(&location).unwrap().len(), 4);
