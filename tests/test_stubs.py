@@ -15,7 +15,10 @@ import glaive
 from glaive import _glaive
 
 STUB = ast.parse((Path(glaive.__file__).parent / "_glaive.pyi").read_text())
-MODULES = ["", *(f".{m}" for m in ("commit", "dataset", "errors", "file", "fragment", "progress", "schema"))]
+MODULES = [
+    "",
+    *(f".{m}" for m in ("blob", "commit", "dataset", "errors", "file", "fragment", "progress", "schema")),
+]
 
 
 def stub_members(body: list[ast.stmt]) -> dict[str, ast.stmt]:

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from glaive.blob import Blob, BlobArray, BlobFile, blob_array, blob_field
     from glaive.dataset import LanceDataset, dataset, write_dataset
     from glaive.fragment import DataFile, FragmentMetadata, LanceFragment
     from glaive.scanner import LanceScanner
@@ -24,28 +25,40 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "Blob",
+    "BlobArray",
+    "BlobFile",
     "DataFile",
     "FragmentMetadata",
     "LanceDataset",
     "LanceFragment",
     "LanceScanner",
     "__version__",
+    "blob_array",
+    "blob_field",
     "dataset",
     "write_dataset",
 ]
 
 # Public name -> the module that defines it.
 _HOMES = {
+    "Blob": "glaive.blob",
+    "BlobArray": "glaive.blob",
+    "BlobFile": "glaive.blob",
     "DataFile": "glaive.fragment",
     "FragmentMetadata": "glaive.fragment",
     "LanceDataset": "glaive.dataset",
     "LanceFragment": "glaive.fragment",
     "LanceScanner": "glaive.scanner",
     "__version__": "glaive._glaive",
+    "blob_array": "glaive.blob",
+    "blob_field": "glaive.blob",
     "dataset": "glaive.dataset",
     "write_dataset": "glaive.dataset",
 }
-_SUBMODULES = frozenset({"commit", "errors", "file", "fragment", "progress", "scanner", "schema", "types"})
+_SUBMODULES = frozenset(
+    {"blob", "commit", "errors", "file", "fragment", "progress", "scanner", "schema", "types"}
+)
 
 
 class _Package(ModuleType):

@@ -32,6 +32,8 @@ class Dataset:
         enable_v2_manifest_paths: bool,
         transaction_properties: dict[str, str],
         progress: Any,
+        external_blobs: str,
+        blob_pack_file_size_threshold: int | None,
     ) -> Dataset:
         """Writes an Arrow stream and returns the new version."""
 
@@ -73,11 +75,39 @@ class Dataset:
         with_row_id: bool,
         with_row_address: bool,
         readahead: int | None,
+        blobs_as_bytes: bool,
     ) -> Scan:
         """A scan that can run once. `batch_size` None: batches as large as one read."""
 
     def take(self, indices: Any, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Rows by position."""
+
+    def take_blobs(
+        self, column: str, rows: Sequence[int], selector: str
+    ) -> list[tuple[int, BlobHandle | None]]:
+        """Blobs by row as (row address, handle); None for a null. `selector`: ids, addresses or indices."""
+
+    def read_blobs(
+        self, column: str, rows: Sequence[int], selector: str, preserve_order: bool
+    ) -> list[tuple[int, bytes | None]]:
+        """Blobs by row as (row address, bytes); None for a null."""
+
+    def read_blob_ranges(
+        self, column: str, requests: Sequence[tuple[int, int, int]], selector: str
+    ) -> list[tuple[int, int, bytes | None]]:
+        """Parts (row, offset, length) as (number of the request, row address, bytes); None for a null."""
+
+@final
+class BlobHandle:
+    """One blob, read in parts."""
+
+    @property
+    def size(self) -> int: ...
+    def read(self, start: int, end: int) -> bytes:
+        """The bytes from `start` to `end`."""
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Parts given as (offset, length)."""
 
 @final
 class Scan:

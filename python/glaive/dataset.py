@@ -6,17 +6,18 @@ from __future__ import annotations
 import os
 import random
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import pyarrow as pa
 import pyarrow.dataset as pads
 
 from glaive import _glaive
 from glaive._later import add_later_members
-from glaive.errors import InvalidInputError, OutOfBoundsError, unsupported
+from glaive.blob import DEFAULT_BLOB_BUFFER_SIZE, BlobFile
+from glaive.errors import InvalidInputError, InvalidWriteError, OutOfBoundsError, unsupported
 from glaive.fragment import FragmentMetadata, LanceFragment
 from glaive.scanner import LanceScanner, check_columns, drop_pyarrow_hints, scan_request
 from glaive.types.inputs import to_reader
@@ -125,6 +126,10 @@ def write_dataset(
     reader can use direct I/O (not an option of pylance, which reads such files). Then a page takes 2 KiB
     more for each of its buffers on average, and a file about 4 KiB more for each column.
 
+    Blobs given by a URI (`glaive.blob`) keep it where it lies below a base path of the dataset, or anywhere
+    with `allow_external_blob_outside_bases`; `external_blob_mode="ingest"` copies the bytes.
+    `blob_pack_file_size_threshold` is when a file that blobs share is full.
+
     A failed write leaves the dataset as it was. `max_rows_per_group`, `max_page_bytes` and `session`
     are hints.
     """
@@ -136,9 +141,6 @@ def write_dataset(
         "target_bases": target_bases,
         "target_all_bases": target_all_bases,
         "base_store_params": base_store_params,
-        "external_blob_mode": external_blob_mode != "reference",
-        "allow_external_blob_outside_bases": allow_external_blob_outside_bases,
-        "blob_pack_file_size_threshold": blob_pack_file_size_threshold,
         "namespace_client": namespace_client,
         "table_id": table_id,
     }
@@ -148,6 +150,9 @@ def write_dataset(
         raise InvalidInputError(f"Invalid mode {mode}")
     _check_positive("max_rows_per_file", max_rows_per_file)
     _check_positive("max_bytes_per_file", max_bytes_per_file)
+    if blob_pack_file_size_threshold is not None:
+        _check_positive("blob_pack_file_size_threshold", blob_pack_file_size_threshold)
+    external_blobs = _external_blobs(external_blob_mode, allow_external_blob_outside_bases)
     destination, kept_uri = _destination(uri)
     written = _glaive.Dataset.write(
         to_reader(data_obj, schema),
@@ -161,6 +166,8 @@ def write_dataset(
         enable_v2_manifest_paths=enable_v2_manifest_paths,
         transaction_properties=_transaction_properties(transaction_properties, commit_message),
         progress=None if progress is None else _FragmentProgress(progress),
+        external_blobs=external_blobs,
+        blob_pack_file_size_threshold=blob_pack_file_size_threshold,
     )
     return LanceDataset._from_native(written, kept_uri, storage_options=storage_options)
 
@@ -443,7 +450,10 @@ class LanceDataset(pads.Dataset):
         disable_scoring_autoprojection: bool | None = None,
         **kwargs: Any,
     ) -> pd.DataFrame:
-        """The rows as a data frame; `kwargs` go to `pyarrow.Table.to_pandas`."""
+        """The rows as a data frame; `kwargs` go to `pyarrow.Table.to_pandas`.
+
+        `blob_mode` says what stands for blobs: "lazy" `BlobFile`s, "bytes" or "descriptions".
+        """
         options = {k: v for k, v in locals().items() if k not in ("self", "kwargs", "blob_mode")}
         return self.scanner(**options).to_pandas(blob_mode=blob_mode, **kwargs)
 
@@ -470,6 +480,66 @@ class LanceDataset(pads.Dataset):
             raise OutOfBoundsError("take needs at least one column")
         positions = indices.to_pylist() if isinstance(indices, (pa.Array, pa.ChunkedArray)) else indices
         return pa.Table.from_batches([self._ds.take(positions, names)])
+
+    # --- Blobs
+
+    def take_blobs(
+        self,
+        blob_column: str,
+        ids: Any = None,
+        addresses: Any = None,
+        indices: Any = None,
+        *,
+        buffer_size: int = DEFAULT_BLOB_BUFFER_SIZE,
+    ) -> list[BlobFile | None]:
+        """The blobs of some rows as files, in the order given; None for a null.
+
+        Exactly one of row `ids`, row `addresses` and `indices` (positions) names the rows. Nothing is read of
+        a blob before its file is, and then `buffer_size` bytes at a time.
+        """
+        selector, rows = _blob_rows(ids, addresses, indices)
+        if buffer_size < 0:
+            raise InvalidInputError("buffer_size must be non-negative")
+        taken = self._ds.take_blobs(blob_column, rows, selector)
+        return [None if blob is None else BlobFile(blob, buffer_size=buffer_size) for _, blob in taken]
+
+    def read_blobs(
+        self,
+        blob_column: str,
+        ids: Any = None,
+        addresses: Any = None,
+        indices: Any = None,
+        *,
+        io_buffer_size: int | None = None,
+        preserve_order: bool | None = None,
+    ) -> list[tuple[int, bytes | None]]:
+        """The blobs of some rows as (row address, bytes), in the order given; None for a null.
+
+        Rows are named as in `take_blobs`. `preserve_order=False` returns them by address. `io_buffer_size` is
+        a hint.
+        """
+        selector, rows = _blob_rows(ids, addresses, indices)
+        if io_buffer_size is not None:
+            _check_positive("io_buffer_size", io_buffer_size)
+        return self._ds.read_blobs(blob_column, rows, selector, preserve_order is not False)
+
+    def read_blob_ranges(
+        self,
+        blob_column: str,
+        requests: Sequence[tuple[int, int, int]],
+        *,
+        selector: Literal["ids", "addresses", "indices"],
+        io_buffer_size: int | None = None,
+        preserve_order: bool | None = None,
+    ) -> list[tuple[int, int, bytes | None]]:
+        """Parts of blobs as (number of the request, row address, bytes); None for a null.
+
+        A request is (row, offset, length), and `selector` says what the rows are. A part beyond the end of
+        its blob is a `ValueError`. The other options are hints.
+        """
+        if io_buffer_size is not None:
+            _check_positive("io_buffer_size", io_buffer_size)
+        return self._ds.read_blob_ranges(blob_column, requests, selector)
 
     def sample(
         self,
@@ -588,6 +658,16 @@ class _FragmentProgress:
         self._progress.complete(FragmentMetadata._from_dict(fragment))
 
 
+def _blob_rows(ids: Any, addresses: Any, indices: Any) -> tuple[str, Any]:
+    """What the rows are, and the rows."""
+    given = {"ids": ids, "addresses": addresses, "indices": indices}
+    named = [(selector, rows) for selector, rows in given.items() if rows is not None]
+    if len(named) != 1:
+        raise InvalidInputError("Exactly one of ids, indices, or addresses must be specified")
+    selector, rows = named[0]
+    return selector, rows.to_pylist() if isinstance(rows, (pa.Array, pa.ChunkedArray)) else rows
+
+
 def _destination(uri: Any) -> tuple[str | _glaive.Dataset, str]:
     """Where to write, and the uri of the result."""
     if isinstance(uri, LanceDataset):
@@ -647,6 +727,18 @@ def _timestamp(value: Any) -> datetime:
     if not isinstance(value, datetime):
         raise TypeError(f"Unrecognized version timestamp {value} of type {type(value)}")
     return value
+
+
+def _external_blobs(mode: str, outside_bases: bool) -> str:
+    if mode not in ("reference", "ingest"):
+        raise InvalidInputError(f"Invalid external blob mode: {mode}")
+    if not outside_bases:
+        return mode
+    if mode == "ingest":
+        raise InvalidWriteError(
+            'allow_external_blob_outside_bases only applies when external_blob_mode="reference"'
+        )
+    return "outside_bases"
 
 
 def _storage_version(version: str | None, use_legacy_format: bool | None) -> str | None:

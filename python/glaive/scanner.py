@@ -25,7 +25,6 @@ MAX_BATCH_ROWS = 2**32 - 1
 _HINTS = frozenset(
     {
         "batch_readahead",
-        "blob_handling",
         "disable_scoring_autoprojection",
         "fast_search",
         "fragment_readahead",
@@ -40,7 +39,16 @@ _HINTS = frozenset(
 # What pyarrow's own functions pass to any dataset.
 _PYARROW_HINTS = frozenset({"use_threads", "fragment_scan_options", "memory_pool", "cache_metadata"})
 _SUPPORTED = frozenset(
-    {"columns", "limit", "offset", "batch_size", "fragments", "with_row_id", "with_row_address"}
+    {
+        "batch_size",
+        "blob_handling",
+        "columns",
+        "fragments",
+        "limit",
+        "offset",
+        "with_row_address",
+        "with_row_id",
+    }
 )
 # Options that change the result and that this version cannot honour.
 _UNSUPPORTED = {
@@ -56,6 +64,8 @@ _UNSUPPORTED = {
     "row_addr_allowlist": "row_addr_allowlist",
     "row_addr_blocklist": "row_addr_blocklist",
 }
+_BLOB_MODES = ("lazy", "bytes", "descriptions")
+_ROW_ADDRESS = "_rowaddr"
 _BLOB_HANDLING = ("all_binary", "blobs_descriptions", "all_descriptions")
 
 
@@ -82,9 +92,35 @@ class LanceScanner(pads.Scanner):
         return self._ds._ds.scan(**vars(self._request)).to_table()
 
     def to_pandas(self, *, blob_mode: str = "lazy", **kwargs: Any) -> pd.DataFrame:
-        """The whole result as a data frame; `kwargs` go to `pyarrow.Table.to_pandas`."""
-        del blob_mode  # blob columns are not implemented: reading one fails by itself
-        return self.to_table().to_pandas(**kwargs)
+        """The whole result as a data frame; `kwargs` go to `pyarrow.Table.to_pandas`.
+
+        `blob_mode` says what stands for blobs: "lazy" `BlobFile`s, "bytes" or "descriptions".
+        """
+        if blob_mode not in _BLOB_MODES:
+            raise InvalidInputError("blob_mode must be one of: 'lazy', 'bytes', 'descriptions'")
+        if blob_mode == "bytes":
+            request = self._request.with_changes(blobs_as_bytes=True)
+            return LanceScanner(request, self._ds).to_table().to_pandas(**kwargs)
+        blobs = [field.name for field in self.projected_schema if _is_descriptor(field)]
+        if blob_mode == "descriptions" or not blobs:
+            return self.to_table().to_pandas(**kwargs)
+        return self._to_pandas_lazy(blobs, kwargs)
+
+    def _to_pandas_lazy(self, blobs: list[str], kwargs: dict[str, Any]) -> pd.DataFrame:
+        has_address = _ROW_ADDRESS in self.projected_schema.names
+        request = self._request if has_address else self._request.with_changes(with_row_address=True)
+        table = LanceScanner(request, self._ds).to_table()
+        addresses = table.column(_ROW_ADDRESS)
+        frame = table if has_address else table.drop_columns([_ROW_ADDRESS])
+        frame = frame.to_pandas(**kwargs)
+        for name in blobs:
+            files = self._ds.take_blobs(name, addresses=addresses)
+            # Assigned one by one: pandas would look into a list of files.
+            column = frame[name].astype(object)
+            for row, file in enumerate(files):
+                column.iat[row] = file
+            frame[name] = column
+        return frame
 
     def head(self, num_rows: int) -> pa.Table:
         """The first `num_rows` rows of the result."""
@@ -164,11 +200,16 @@ class _Request:
         self.with_row_id = bool(options.get("with_row_id"))
         self.with_row_address = bool(options.get("with_row_address"))
         self.readahead = options.get("batch_readahead")
+        self.blobs_as_bytes = options.get("blob_handling") == "all_binary"
 
     def with_limit(self, limit: int) -> _Request:
         """The same request with another limit."""
+        return self.with_changes(limit=_count(limit, "Limit"))
+
+    def with_changes(self, **attributes: Any) -> _Request:
+        """The same request but for some attributes."""
         other = object.__new__(_Request)
-        other.__dict__.update(self.__dict__, limit=_count(limit, "Limit"))
+        other.__dict__.update(self.__dict__, **attributes)
         return other
 
 
@@ -208,6 +249,12 @@ def _check_hints(options: Mapping[str, Any]) -> None:
     handling = options.get("blob_handling")
     if handling is not None and handling not in _BLOB_HANDLING:
         raise InvalidInputError(f"Invalid blob_handling {handling!r}: one of {', '.join(_BLOB_HANDLING)}")
+
+
+def _is_descriptor(field: pa.Field) -> bool:
+    """Whether a column of a result holds whole descriptors of blobs."""
+    is_blob = b"lance-encoding:blob" in (field.metadata or {})
+    return is_blob and pa.types.is_struct(field.type) and {"position", "size"} <= set(field.type.names)
 
 
 def check_columns(columns: Any) -> list[str]:

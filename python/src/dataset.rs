@@ -6,14 +6,15 @@ use std::sync::{Arc, Mutex};
 use arrow_array::RecordBatchReader;
 use glaive::manifest::{DataFile, DeletionFile, DeletionFileType, Fragment};
 use glaive::{
-    BatchSize, Dataset, Error, ErrorKind, Field, FragmentHandle, OpenOptions, Result, ScanOptions,
-    VersionInfo, WriteParams, WriteProgress,
+    BatchSize, BlobHandling, Dataset, Error, ErrorKind, ExternalBlobs, Field, FragmentHandle, OpenOptions,
+    Result, ScanOptions, VersionInfo, WriteParams, WriteProgress,
 };
 use glaive_file::json;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use crate::arrow;
+use crate::blob;
 use crate::errors::{During, located, raise, run_at, to_py, warn};
 use crate::scan::Scan;
 
@@ -41,7 +42,8 @@ impl PyDataset {
     #[staticmethod]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python function")]
     #[pyo3(signature = (data, destination, *, mode, max_rows_per_file, max_bytes_per_file, data_cache_bytes, alignment,
-        data_storage_version, enable_v2_manifest_paths, transaction_properties, progress))]
+        data_storage_version, enable_v2_manifest_paths, transaction_properties, progress, external_blobs,
+        blob_pack_file_size_threshold))]
     fn write(
         py: Python<'_>,
         data: &Bound<'_, PyAny>,
@@ -55,6 +57,8 @@ impl PyDataset {
         enable_v2_manifest_paths: bool,
         transaction_properties: BTreeMap<String, String>,
         progress: Option<Py<PyAny>>,
+        external_blobs: &str,
+        blob_pack_file_size_threshold: Option<u64>,
     ) -> PyResult<Self> {
         let stream = arrow::import_stream(data)?;
         let place = match &destination {
@@ -73,6 +77,8 @@ impl PyDataset {
                 transaction_properties,
                 data_cache_bytes,
                 alignment: alignment.try_into()?,
+                external_blobs: parse_external(external_blobs)?,
+                blob_pack_file_size_threshold,
                 progress: progress.map(|object| Arc::new(Progress(object)) as Arc<dyn WriteProgress>),
                 on_warning: Some(Arc::new(move |text| {
                     let mut texts = sink.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -153,7 +159,8 @@ impl PyDataset {
 
     /// A scan that can run once. `batch_size` None: batches as large as one read.
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python function")]
-    #[pyo3(signature = (*, columns, limit, offset, batch_size, fragment_ids, with_row_id, with_row_address, readahead))]
+    #[pyo3(signature = (*, columns, limit, offset, batch_size, fragment_ids, with_row_id, with_row_address, readahead,
+        blobs_as_bytes))]
     fn scan(
         &self,
         py: Python<'_>,
@@ -165,6 +172,7 @@ impl PyDataset {
         with_row_id: bool,
         with_row_address: bool,
         readahead: Option<usize>,
+        blobs_as_bytes: bool,
     ) -> PyResult<Scan> {
         let options = ScanOptions {
             columns,
@@ -175,6 +183,10 @@ impl PyDataset {
             with_row_id,
             with_row_address,
             readahead,
+            blobs: match blobs_as_bytes {
+                true => BlobHandling::Bytes,
+                false => BlobHandling::Descriptors,
+            },
         };
         let scan = self.run(py, During::Other, || self.0.scan(options))?;
         Ok(Scan::new(Box::new(scan), self.0.uri().to_owned()))
@@ -196,6 +208,53 @@ impl PyDataset {
             }
             Err(error) => Err(to_py(py, &error, During::Other)),
         }
+    }
+
+    /// Blobs by row as (row address, handle); None for a null. `selector`: ids, addresses or indices.
+    fn take_blobs(
+        &self,
+        py: Python<'_>,
+        column: &str,
+        rows: Vec<u64>,
+        selector: &str,
+    ) -> PyResult<Vec<blob::Taken>> {
+        blob::take(py, &self.0, column, &rows, selector)
+    }
+
+    /// Blobs by row as (row address, bytes); None for a null.
+    fn read_blobs<'py>(
+        &self,
+        py: Python<'py>,
+        column: &str,
+        rows: Vec<u64>,
+        selector: &str,
+        preserve_order: bool,
+    ) -> PyResult<Vec<blob::ReadBlob<'py>>> {
+        blob::read(py, &self.0, column, &rows, selector, preserve_order)
+    }
+
+    /// Parts (row, offset, length) of blobs as (number of the request, row address, bytes); None for a null.
+    fn read_blob_ranges<'py>(
+        &self,
+        py: Python<'py>,
+        column: &str,
+        requests: Vec<(u64, u64, u64)>,
+        selector: &str,
+    ) -> PyResult<Vec<blob::ReadRange<'py>>> {
+        blob::read_ranges(py, &self.0, column, requests, selector)
+    }
+}
+
+/// `outside_bases` is `reference` without a check of the place.
+fn parse_external(text: &str) -> Result<ExternalBlobs> {
+    match text {
+        "reference" => Ok(ExternalBlobs::Reference { outside_bases: false }),
+        "outside_bases" => Ok(ExternalBlobs::Reference { outside_bases: true }),
+        "ingest" => Ok(ExternalBlobs::Ingest),
+        _ => Err(Error::new(
+            ErrorKind::InvalidInput,
+            format!("Invalid external blob mode: {text}"),
+        )),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The native module `glaive._glaive`: conversions and error mapping over the engine, and no rule of its own.
 
 mod arrow;
+mod blob;
 mod dataset;
 mod errors;
 mod file;
@@ -25,6 +26,7 @@ fn _glaive(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("STABLE_VERSION", FileVersion::DEFAULT.as_str())?;
     module.add("DEFAULT_BATCH_SIZE", glaive::scan::DEFAULT_BATCH_SIZE)?;
     module.add_class::<dataset::PyDataset>()?;
+    module.add_class::<blob::PyBlobHandle>()?;
     module.add_class::<scan::Scan>()?;
     module.add_class::<file::PyFileReader>()?;
     module.add_class::<file::PyFileWriter>()?;

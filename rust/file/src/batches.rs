@@ -39,22 +39,41 @@ const MOST_ROWS: u64 = 1 << 20;
 const CHUNK_ROWS: u64 = 4096;
 
 /// Bytes of a decoded row, learned while reading.
-#[derive(Debug, Clone, Default)]
-pub struct DecodedRows(Arc<AtomicU64>);
+#[derive(Debug, Clone)]
+pub struct DecodedRows {
+    /// 0 as long as nothing is known.
+    bytes: Arc<AtomicU64>,
+    /// Most rows of a window until then.
+    first: u64,
+}
+
+impl Default for DecodedRows {
+    fn default() -> Self {
+        Self::with_first(FIRST_ROWS)
+    }
+}
 
 impl DecodedRows {
+    /// Windows of at most so many rows until the first one tells how long they are.
+    pub fn with_first(rows: u64) -> Self {
+        Self {
+            bytes: Arc::default(),
+            first: rows,
+        }
+    }
+
     /// Counts a window.
     pub fn add(&self, arrays: &[ArrayRef], rows: usize) {
         // Arrays that cannot tell their size are left out: the count steers, it does not limit.
         let size = |array: &ArrayRef| array.to_data().get_slice_memory_size().unwrap_or(0);
         let bytes: usize = arrays.iter().map(size).sum();
-        self.0.store((bytes / rows.max(1)).max(1) as u64, Relaxed);
+        self.bytes.store((bytes / rows.max(1)).max(1) as u64, Relaxed);
     }
 
     /// Rows of a window.
     fn limit(&self) -> u64 {
-        match self.0.load(Relaxed) {
-            0 => FIRST_ROWS,
+        match self.bytes.load(Relaxed) {
+            0 => self.first,
             row => DECODED_BYTES / row,
         }
     }

@@ -40,7 +40,6 @@ pub fn leaf_fields(field: &Arc<Field>) -> Result<Vec<LeafField>> {
 
 fn walk(mut node: LeafField, out: &mut Vec<LeafField>) -> Result<()> {
     let place = format!("column '{}'", node.path);
-    check_supported(&node.field).context(|| place.clone())?;
     let Some(kind) = inner_kind(&node.field) else {
         node.shape = shape_of(&node.field).context(|| place.clone())?;
         node.nodes.insert(0, NodeKind::Item);
@@ -69,6 +68,9 @@ fn walk(mut node: LeafField, out: &mut Vec<LeafField>) -> Result<()> {
 
 /// The physical form of the values of a leaf.
 fn shape_of(field: &Field) -> Result<ValueShape> {
+    if let Some(form) = field.blob_form() {
+        return form.shape();
+    }
     if field.is_packed() && !field.children.is_empty() {
         let types: Vec<_> = field.children.iter().map(|child| child.data_type()).collect();
         return ValueShape::packed(types.iter());
@@ -87,6 +89,7 @@ pub fn empty_struct(name: &str) -> Error {
 /// What a field means for the levels of the columns below it; `None` for a leaf.
 fn inner_kind(field: &Field) -> Option<NodeKind> {
     match &field.logical_type {
+        _ if field.is_blob() => None,
         LogicalType::Struct if field.children.is_empty() || field.is_packed() => None,
         LogicalType::Struct => Some(NodeKind::Item),
         LogicalType::List { .. } | LogicalType::Map => Some(NodeKind::List),
@@ -95,15 +98,4 @@ fn inner_kind(field: &Field) -> Option<NodeKind> {
         }
         _ => None,
     }
-}
-
-/// Refuses fields whose columns need page layouts that are not implemented.
-fn check_supported(field: &Field) -> Result<()> {
-    let feature = match field.is_blob() {
-        true => "blob columns (metadata key lance-encoding:blob)",
-        false => return Ok(()),
-    };
-    Err(Error::unsupported(format!(
-        "Unsupported data type: {feature} are not supported yet"
-    )))
 }

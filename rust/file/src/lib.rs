@@ -2,6 +2,7 @@
 
 mod assemble;
 pub mod batches;
+pub mod blob;
 pub mod container;
 pub mod environment;
 pub mod error;
@@ -22,7 +23,7 @@ pub use batches::BatchSize;
 pub use environment::EncodingDefaults;
 pub use error::{Context, Error, ErrorKind, Result};
 pub use reader::{FieldSource, FileReader, ReadOptions, Rows, read_fields};
-pub use schema::{Field, LogicalType, Schema};
+pub use schema::{BlobHandling, Field, LogicalType, Schema};
 pub use version::FileVersion;
 pub use writer::{FileSummary, FileWriter, WriterOptions};
 

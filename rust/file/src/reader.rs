@@ -10,12 +10,15 @@ use std::sync::{Arc, OnceLock};
 
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::SchemaRef;
+use prost::Message;
 
 use crate::assemble::{self, Built, assemble};
+use crate::blob::{self, BlobFiles};
 use crate::container::{BufferRange, FileTail};
 use crate::io::ReadAt;
 use crate::leaves::{LeafField, leaf_fields};
-use crate::schema::{Field, Schema};
+use crate::proto::lance::encodings21::{PageLayout, page_layout::Layout};
+use crate::schema::{BlobForm, Field, Schema};
 use crate::v2_1::{ColumnSink, Page, PageRead, ranges, slots_per_row};
 use crate::{Context, Error, FileVersion, Result, v2_0};
 
@@ -29,6 +32,8 @@ pub struct FileReader {
     pages: Vec<OnceLock<Vec<Arc<Page>>>>,
     /// Parsed columns of a 2.0 file.
     columns_v2_0: v2_0::ColumnCache,
+    /// Opens what holds blobs outside of the file.
+    blob_files: Option<Arc<dyn BlobFiles>>,
 }
 
 /// Which rows to read.
@@ -76,7 +81,21 @@ impl FileReader {
             schema: OnceLock::new(),
             pages,
             columns_v2_0,
+            blob_files: None,
         })
+    }
+
+    /// The reader with access to the blobs that lie outside of the file.
+    #[must_use]
+    pub fn with_blob_files(self, files: Arc<dyn BlobFiles>) -> Self {
+        Self {
+            blob_files: Some(files),
+            ..self
+        }
+    }
+
+    pub(crate) fn blob_files(&self) -> Option<&dyn BlobFiles> {
+        self.blob_files.as_deref()
     }
 
     /// Version of the page grammar.
@@ -198,6 +217,19 @@ impl FileReader {
             .ok_or_else(|| Error::corrupt("a read returned nothing"))
     }
 
+    /// How a blob column of this file is stored: only the layout of its pages tells.
+    fn blob_form(&self, column: u32) -> Result<BlobForm> {
+        let pages = &self.tail.column(column)?.pages;
+        let Some(page) = pages.iter().find(|page| page.length > 0) else {
+            return Ok(BlobForm::V1);
+        };
+        let layout = PageLayout::decode(page.layout.clone())?.layout;
+        match (self.version(), layout) {
+            (_, Some(Layout::BlobLayout(_))) | (FileVersion::V2_1, _) => Ok(BlobForm::V1),
+            _ => Ok(BlobForm::V2),
+        }
+    }
+
     /// The parsed pages of a column.
     fn pages(&self, column: u32, leaf: &LeafField) -> Result<&[Arc<Page>]> {
         let slot = self.pages.get(column as usize).ok_or_else(|| {
@@ -272,6 +304,8 @@ fn check_rows(rows: &Rows<'_>, total: u64) -> Result<()> {
 struct Leaf<'a> {
     field: LeafField,
     source: Option<(&'a FileReader, u32)>,
+    /// The field of a blob column as it is stored: its descriptors.
+    descriptors: Option<Field>,
 }
 
 /// Reads `rows` of `fields`, each leaf from the first source that holds it. A leaf that no source holds is null.
@@ -313,11 +347,9 @@ fn read_structural(
 ) -> Result<Vec<ArrayRef>> {
     let mut leaves = Vec::new();
     for field in fields {
-        leaves.extend(
-            leaf_fields(field)?
-                .into_iter()
-                .map(|leaf| Leaf::new(leaf, sources)),
-        );
+        for leaf in leaf_fields(field)? {
+            leaves.push(Leaf::new(leaf, sources)?);
+        }
     }
     let ranges = rows.ranges()?;
     let total = ranges::count(&ranges);
@@ -326,7 +358,10 @@ fn read_structural(
         .map(|leaf| leaf.plan(&ranges))
         .collect::<Result<Vec<_>>>()?;
     fetch(&mut plans)?;
-    let mut arrays = decode_all(&leaves, plans, total as usize, options)?.into_iter();
+    let decoded = decode_all(&leaves, plans, total as usize, options)?;
+    // What lies outside of the pages is read last, column by column, so that the bytes of one column are in flight at a time.
+    let finished = leaves.iter().zip(decoded).map(|(leaf, built)| leaf.finish(built));
+    let mut arrays = finished.collect::<Result<Vec<_>>>()?.into_iter();
     fields
         .iter()
         .map(|field| assemble(field, total as usize, &mut arrays))
@@ -334,11 +369,23 @@ fn read_structural(
 }
 
 impl<'a> Leaf<'a> {
-    fn new(field: LeafField, sources: &[FieldSource<'a>]) -> Self {
+    fn new(mut field: LeafField, sources: &[FieldSource<'a>]) -> Result<Self> {
         let source = sources
             .iter()
             .find_map(|s| Some((s.reader, *s.columns.get(&field.field.id)?)));
-        Self { field, source }
+        let descriptors = match (source, field.field.is_blob()) {
+            (Some((reader, column)), true) => {
+                let form = reader.blob_form(column).context(|| reader.path())?;
+                field.shape = form.shape()?;
+                Some(form.descriptors_of(&field.field))
+            }
+            _ => None,
+        };
+        Ok(Self {
+            field,
+            source,
+            descriptors,
+        })
     }
 
     fn place(&self) -> String {
@@ -410,7 +457,19 @@ impl<'a> Leaf<'a> {
                 Error::corrupt(format!("{found} rows decoded, expected {rows}")).context(self.place())
             );
         }
-        assemble::leaf(&self.field.field, sink).context(|| self.place())
+        let field = self.descriptors.as_ref().unwrap_or(&self.field.field);
+        assemble::leaf(field, sink).context(|| self.place())
+    }
+
+    /// The values of a blob column, or the parts of its descriptors that are asked for; any other column as it is.
+    fn finish(&self, built: Built) -> Result<Built> {
+        match (self.source, &self.descriptors, built) {
+            (Some((reader, _)), Some(_), Built::Present { array, above }) => {
+                let array = blob::as_asked(&self.field.field, reader, &array).context(|| self.place())?;
+                Ok(Built::Present { array, above })
+            }
+            (_, _, built) => Ok(built),
+        }
     }
 }
 

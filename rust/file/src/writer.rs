@@ -8,6 +8,7 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
 
+use crate::blob::{BlobTargets, BlobWriter};
 use crate::container::{Alignment, ColumnPages, ContainerWriter, PageToWrite};
 use crate::io::FileSink;
 use crate::leaves::{LeafField, leaf_fields};
@@ -63,7 +64,10 @@ pub struct FileSummary {
 pub struct FileWriter {
     container: ContainerWriter,
     schema: Schema,
+    /// The top-level fields as their pages hold them: descriptors in place of blobs.
+    stored: Vec<Arc<Field>>,
     columns: Vec<LeafColumn>,
+    blobs: BlobWriter,
     /// The columns of a 2.0 file; `columns` is empty then.
     columns_v2_0: Option<v2_0::Columns>,
     num_rows: u64,
@@ -99,7 +103,9 @@ impl FileWriter {
         schema.check_writable(options.version)?;
         let (mut columns, mut warnings) = (Vec::new(), Vec::new());
         let old = options.version == FileVersion::V2_0;
-        for field in schema.fields.iter().filter(|_| !old) {
+        let stored: Vec<_> = schema.fields.iter().map(Field::blobs_in_pages).collect();
+        schema.fields.iter().try_for_each(BlobWriter::check)?;
+        for field in stored.iter().filter(|_| !old) {
             for leaf in leaf_fields(field)? {
                 let how =
                     ColumnOptions::parse(field, &leaf, options.version, &options.defaults, &mut warnings)?;
@@ -116,13 +122,23 @@ impl FileWriter {
         Ok(Self {
             container,
             schema,
+            stored,
             columns,
+            blobs: BlobWriter::default(),
             columns_v2_0,
             num_rows: 0,
             page_bytes,
             options,
             warnings,
         })
+    }
+
+    /// Names the place of blobs that leave the data file. `pack_bytes`: when a shared side file is full, unless the field says
+    /// so; by default at 1 GiB.
+    #[must_use]
+    pub fn with_blob_targets(mut self, targets: Box<dyn BlobTargets>, pack_bytes: Option<u64>) -> Self {
+        self.blobs.set_targets(targets, pack_bytes);
+        self
     }
 
     /// Metadata of fields that cannot be used, for people: the defaults are.
@@ -185,13 +201,17 @@ impl FileWriter {
             if !field.nullable && array.logical_null_count() > 0 {
                 return Err(null_in_required(field));
             }
-            arrays.push(array);
+            arrays.push((field, array));
         }
         if batch.num_rows() == 0 {
             return Ok(());
         }
         let mut columns = self.columns.iter_mut().peekable();
-        for (field, array) in self.schema.fields.iter().zip(arrays) {
+        for ((given, array), field) in arrays.into_iter().zip(&self.stored) {
+            let array = &self
+                .blobs
+                .replace(given, array, None, &mut self.container)
+                .context(|| format!("column '{}'", given.name))?;
             while let Some(column) = columns.next_if(|c| Arc::ptr_eq(&c.top, field)) {
                 column.bytes += value_bytes(array, &column.leaf.steps);
                 column.rows += array.len();
@@ -205,9 +225,11 @@ impl FileWriter {
     /// Writes the rest, the metadata and the footer, and makes the file visible.
     pub fn finish(mut self) -> Result<FileSummary> {
         self.flush(0)?;
+        self.blobs.finish()?;
+        let schema = self.schema.blobs_in_file();
         let message = SchemaMessage {
-            fields: self.schema.to_proto(),
-            metadata: self.schema.metadata_to_proto(),
+            fields: schema.to_proto(),
+            metadata: schema.metadata_to_proto(),
         };
         let mut fields: Vec<i32> = self.columns.iter().map(|c| c.leaf.field.id).collect();
         let mut pages: Vec<_> = self.columns.into_iter().map(|c| c.pages).collect();

@@ -6,8 +6,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use glaive_file::{FileReader, FileVersion, ReadOptions, Rows};
+use glaive_file::{BlobHandling, FieldSource, FileReader, FileVersion, ReadOptions, Rows, read_fields};
 
+use crate::blobs;
 use crate::round_trip;
 use crate::support::{MemoryFile, options, write};
 use crate::vectors;
@@ -32,6 +33,7 @@ impl Random {
 /// Files of every version, layout and codec.
 fn seeds() -> Vec<Vec<u8>> {
     let mut files = vectors::whole_files();
+    files.extend(blobs::files());
     for version in [FileVersion::V2_0, FileVersion::V2_1, FileVersion::V2_2] {
         for (rows, pattern) in [(3, "first"), (300, "random"), (1100, "none")] {
             for column in round_trip::single_columns(rows, pattern, version) {
@@ -100,7 +102,22 @@ fn read(bytes: Vec<u8>, random: &mut Random) -> glaive_file::Result<()> {
     rows.retain(|&row| row < n);
     let taken = reader.read(None, Rows::Indices(&rows), &options);
     let scanned = reader.read(None, Rows::Range(0..n), &options);
-    scanned.and(taken).map(drop)
+    scanned.and(taken).and(read_blobs(&reader, n, &options))
+}
+
+/// Reads the fields that hold blobs in both ways.
+fn read_blobs(reader: &FileReader, n: u64, options: &ReadOptions) -> glaive_file::Result<()> {
+    let columns = reader.own_columns()?;
+    let source = FieldSource {
+        reader,
+        columns: &columns,
+    };
+    for handling in [BlobHandling::Descriptors, BlobHandling::Bytes] {
+        let mut fields = reader.schema()?.view_blobs(handling).fields;
+        fields.retain(|field| field.holds_blobs());
+        read_fields(&[source], &fields, Rows::Range(0..n), options)?;
+    }
+    Ok(())
 }
 
 #[test]

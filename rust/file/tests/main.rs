@@ -9,6 +9,7 @@
 )]
 
 mod alignment;
+mod blobs;
 mod fuzz;
 mod hostile;
 mod io_counts;

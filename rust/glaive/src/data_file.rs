@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::ArrayRef;
 use glaive_file::batches::Windows;
+use glaive_file::blob::{BlobFiles, side_file_directory, side_file_name};
+use glaive_file::io::{LocalStorage, ReadAt, Storage};
 use glaive_file::{
     BatchSize, Context, Error, Field, FieldSource, FileReader, FileVersion, ReadOptions, Result, Rows, json,
     read_fields,
@@ -42,7 +44,12 @@ impl FileCache {
             return Ok(reader.clone());
         }
         let (storage, path) = storages.of_data_file(file)?;
-        let reader = Arc::new(FileReader::open(storage.open_reader(&path)?).context(|| path)?);
+        let reader = FileReader::open(storage.open_reader(&path)?).context(|| path.as_str())?;
+        let reader = Arc::new(reader.with_blob_files(Arc::new(BlobFilesOf {
+            storages: storages.clone(),
+            storage,
+            path,
+        })));
         check_version(file, reader.version()).context(|| file.path.as_str())?;
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
         if readers.len() >= MAX_OPEN_FILES {
@@ -115,7 +122,39 @@ pub(crate) struct OpenFiles {
     sources: Vec<(Arc<FileReader>, HashMap<i32, u32>)>,
 }
 
+/// Opens what holds the blobs of a data file besides the file itself.
+#[derive(Debug)]
+struct BlobFilesOf {
+    storages: Storages,
+    /// Where the data file is.
+    storage: Arc<dyn Storage>,
+    path: String,
+}
+
+impl BlobFiles for BlobFilesOf {
+    fn side_file(&self, id: u32) -> Result<Arc<dyn ReadAt>> {
+        let directory = side_file_directory(&self.path)?;
+        self.storage
+            .open_reader(&format!("{directory}/{}", side_file_name(id)))
+    }
+
+    fn external(&self, base: u32, uri: &str) -> Result<Arc<dyn ReadAt>> {
+        match base {
+            0 => LocalStorage::open_location(uri),
+            base => self.storages.base(base)?.0.open_reader(uri),
+        }
+    }
+}
+
 impl OpenFiles {
+    /// The file that holds a field.
+    pub(crate) fn reader_of(&self, field: i32) -> Option<&Arc<FileReader>> {
+        let mut sources = self.sources.iter();
+        sources
+            .find(|(_, columns)| columns.contains_key(&field))
+            .map(|(reader, _)| reader)
+    }
+
     /// Reads rows of fields, JSON as text. A field in no file is null. 0 threads: as many as pay.
     pub(crate) fn read(
         &self,
@@ -167,4 +206,47 @@ fn check_version(file: &DataFile, version: FileVersion) -> Result<()> {
         "the file has version {version}, but the manifest says {}",
         file.version
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use glaive_file::ErrorKind;
+
+    use super::*;
+    use crate::proto::lance::table::BasePath;
+
+    #[test]
+    fn blobs_stay_below_their_base() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        for path in [
+            "secret",
+            "base/x",
+            "table/data/f/10000000000000000000000000000000.blob",
+        ] {
+            let path = root.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, b"text").unwrap();
+        }
+        let uri = |name: &str| root.join(name).to_str().unwrap().to_owned();
+        let storage: Arc<dyn Storage> = Arc::new(LocalStorage::from_uri(&uri("table")).unwrap());
+        let base = BasePath {
+            id: 1,
+            path: uri("base"),
+            ..BasePath::default()
+        };
+        let files = BlobFilesOf {
+            storages: Storages::new(storage.clone(), vec![base]),
+            storage,
+            path: "data/f.lance".to_owned(),
+        };
+        assert_eq!(files.side_file(1).unwrap().len(), 4);
+        assert_eq!(files.side_file(2).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(files.external(1, "x").unwrap().len(), 4);
+        for outside in ["../secret", "/secret", "a/../../secret", "./x", ""] {
+            assert!(files.external(1, outside).is_err(), "{outside}");
+        }
+        assert_eq!(files.external(0, &uri("secret")).unwrap().len(), 4);
+        assert_eq!(files.external(2, "x").unwrap_err().kind(), ErrorKind::Corrupt);
+    }
 }

@@ -12,6 +12,7 @@
 //! # }
 //! ```
 
+pub mod blobs;
 mod commit;
 mod data_file;
 pub mod dataset;
@@ -25,11 +26,13 @@ pub mod transaction;
 mod versions;
 pub mod write;
 
+pub use blobs::{RowSelection, TakenBlob};
 pub use dataset::{Dataset, FragmentHandle, OpenOptions, VersionInfo, VersionSummary};
-pub use glaive_file::BatchSize;
-pub use glaive_file::{Error, ErrorKind, Field, FileVersion, LogicalType, Result, Schema, io};
+pub use glaive_file::{
+    BatchSize, BlobHandling, Error, ErrorKind, Field, FileVersion, LogicalType, Result, Schema, io,
+};
 pub use scan::{Scan, ScanOptions};
-pub use write::{WarningListener, WriteDestination, WriteMode, WriteParams, WriteProgress};
+pub use write::{ExternalBlobs, WarningListener, WriteDestination, WriteMode, WriteParams, WriteProgress};
 
 /// The messages of the table format, generated from `protos/`.
 #[allow(missing_docs, clippy::all, clippy::pedantic)]

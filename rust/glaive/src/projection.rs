@@ -8,7 +8,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array,
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Field as ArrowField, FieldRef, Schema as ArrowSchema, SchemaRef};
 use glaive_file::schema::no_field;
-use glaive_file::{Error, Field, Result, Schema, json};
+use glaive_file::{BlobHandling, Error, Field, Result, Schema, json};
 
 use crate::dataset::Dataset;
 
@@ -102,7 +102,9 @@ impl Projection {
         columns: Option<&[String]>,
         row_id: bool,
         row_address: bool,
+        blobs: BlobHandling,
     ) -> Result<Self> {
+        let schema = dataset.schema().view_blobs(blobs);
         let all: Vec<String>;
         let columns = match columns {
             Some(columns) => columns,
@@ -121,7 +123,7 @@ impl Projection {
             .into_iter()
             .filter_map(|(wanted, column)| wanted.then_some(column));
         let appended: Vec<SystemColumn> = appended.collect();
-        let mut builder = Builder::new(dataset.schema());
+        let mut builder = Builder::new(&schema);
         let mut names = HashSet::new();
         for name in columns {
             if !names.insert(name.as_str()) {
@@ -137,15 +139,16 @@ impl Projection {
         builder.finish(dataset)
     }
 
-    /// The columns of a take: nested paths give structs that hold only the named children.
+    /// The columns of a take, blobs as descriptors: nested paths give structs that hold only the named children.
     ///
     /// # Errors
     /// Invalid input for a missing name.
     pub(crate) fn of_take(dataset: &Dataset, columns: Option<&[String]>) -> Result<Self> {
-        let schema = dataset.schema();
+        let blobs = BlobHandling::Descriptors;
         let Some(columns) = columns else {
-            return Self::of_scan(dataset, None, false, false);
+            return Self::of_scan(dataset, None, false, false, blobs);
         };
+        let schema = &dataset.schema().view_blobs(blobs);
         let mut stored = Vec::new();
         for name in columns {
             if SystemColumn::parse(name)?.is_none() {

@@ -14,7 +14,7 @@ use arrow_schema::{ArrowError, SchemaRef};
 use arrow_select::filter::filter;
 use glaive_file::batches::{Batches, DecodedRows, Windows};
 use glaive_file::parallel::Ahead;
-use glaive_file::{BatchSize, Context, Error, Result, Rows};
+use glaive_file::{BatchSize, BlobHandling, Context, Error, Result, Rows};
 
 use crate::data_file::OpenFiles;
 use crate::dataset::{Dataset, FragmentHandle};
@@ -23,6 +23,9 @@ use crate::projection::{Projection, RowOrigin};
 
 /// Rows of a batch unless told otherwise.
 pub const DEFAULT_BATCH_SIZE: usize = 8192;
+
+/// Rows that the first read covers of columns with the bytes of blobs, whose sizes are not known before.
+const BLOB_ROWS: u64 = 256;
 
 /// What to scan.
 #[derive(Debug, Clone)]
@@ -42,6 +45,8 @@ pub struct ScanOptions {
     pub with_row_id: bool,
     /// Adds `_rowaddr` at the end.
     pub with_row_address: bool,
+    /// What stands for the values of blob columns.
+    pub blobs: BlobHandling,
     /// Reads that may be under way before their rows are asked for. `None`: what suits the machine, which is also the most.
     pub readahead: Option<usize>,
 }
@@ -56,6 +61,7 @@ impl Default for ScanOptions {
             fragment_ids: None,
             with_row_id: false,
             with_row_address: false,
+            blobs: BlobHandling::default(),
             readahead: None,
         }
     }
@@ -114,8 +120,11 @@ impl Dataset {
             return Err(Error::invalid_input("batch_size must be at least 1"));
         }
         let columns = options.columns.as_deref();
-        let projection = Projection::of_scan(self, columns, options.with_row_id, options.with_row_address)?;
+        let (row_id, row_address) = (options.with_row_id, options.with_row_address);
+        let projection = Projection::of_scan(self, columns, row_id, row_address, options.blobs)?;
         let projection = Arc::new(projection);
+        let reads_blobs =
+            options.blobs == BlobHandling::Bytes && projection.fields.iter().any(|field| field.holds_blobs());
         let pieces = plan(self, &options)?;
         let rows = pieces
             .iter()
@@ -127,7 +136,10 @@ impl Dataset {
             open: None,
             projection: projection.clone(),
             size: options.batch_size,
-            decoded: DecodedRows::default(),
+            decoded: match reads_blobs {
+                true => DecodedRows::with_first(BLOB_ROWS),
+                false => DecodedRows::default(),
+            },
             first: true,
         };
         let (schema, decoded) = (projection.schema().clone(), plan.decoded.clone());

@@ -18,10 +18,11 @@ pub(crate) struct Storages {
 impl Storages {
     /// The places that a manifest names. Bases are opened when a file in them is.
     pub(crate) fn of(root: &Arc<dyn Storage>, manifest: &Manifest) -> Self {
-        Self {
-            root: root.clone(),
-            bases: manifest.base_paths.clone(),
-        }
+        Self::new(root.clone(), manifest.base_paths.clone())
+    }
+
+    pub(crate) fn new(root: Arc<dyn Storage>, bases: Vec<BasePath>) -> Self {
+        Self { root, bases }
     }
 
     /// Storage and path of a data file.
@@ -52,7 +53,8 @@ impl Storages {
         }
     }
 
-    fn base(&self, id: u32) -> Result<(Arc<dyn Storage>, bool)> {
+    /// A base path, and whether it is the root of a table.
+    pub(crate) fn base(&self, id: u32) -> Result<(Arc<dyn Storage>, bool)> {
         let base = self.bases.iter().find(|base| base.id == id);
         let base = base.ok_or_else(|| Error::corrupt(format!("unknown base path {id}")))?;
         let storage = LocalStorage::from_uri(&base.path).context(|| format!("base path {id}"))?;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use glaive::io::{Entry, FileSink, IoStats, LocalStorage, ReadAt, Storage};
 use glaive::{Dataset, Error, ErrorKind, OpenOptions, Result, WriteMode};
 
-use crate::support::{Place, ints, mode, rows, stream};
+use crate::support::{Place, blobs, ints, mode, rows, stream};
 
 const HEALTHY: u8 = 0;
 /// The manifest is created, but the answer is lost.
@@ -75,6 +75,10 @@ impl Storage for Faulty {
 
     fn delete(&self, path: &str) -> Result<()> {
         self.inner.delete(path)
+    }
+
+    fn remove_empty_directory(&self, path: &str) -> Result<()> {
+        self.inner.remove_empty_directory(path)
     }
 
     fn open_reader(&self, path: &str) -> Result<Arc<dyn ReadAt>> {
@@ -154,6 +158,27 @@ fn a_refusal_leaves_nothing() {
             (1, 1)
         );
         assert_eq!(append_with(&dataset, &switch, HEALTHY).unwrap().version(), 2);
+    }
+}
+
+#[test]
+fn a_refusal_leaves_no_side_file() {
+    for fault in [REFUSED, DISK_FULL] {
+        let place = Place::new();
+        let (dataset, switch) = table(&place);
+        switch.store(fault, Ordering::SeqCst);
+        let values = blobs(&[70_000, 5_000_000, 3]);
+        let error =
+            Dataset::write(&dataset, stream(values.clone()), &mode(WriteMode::Overwrite)).unwrap_err();
+        assert!(error.to_string().contains("the store broke"), "{error}");
+        assert_eq!(place.names("data").len(), 1);
+        switch.store(HEALTHY, Ordering::SeqCst);
+        Dataset::write(&dataset, stream(values), &mode(WriteMode::Overwrite)).unwrap();
+        let names = place.names("data");
+        assert_eq!(names.len(), 3, "{names:?}");
+        let directory = names.iter().find(|name| !name.ends_with(".lance")).unwrap();
+        assert!(names.contains(&format!("{directory}.lance")));
+        assert_eq!(place.names(&format!("data/{directory}")).len(), 2);
     }
 }
 

@@ -10,6 +10,7 @@
 
 mod support;
 
+mod blobs;
 mod commits;
 mod conflicts;
 mod deletions;

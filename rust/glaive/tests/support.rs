@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchIterator, RecordBatchReader, StringArray};
+use arrow_array::{
+    ArrayRef, Int64Array, LargeBinaryArray, RecordBatch, RecordBatchIterator, RecordBatchReader, StringArray,
+};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
 use glaive::{BatchSize, Dataset, OpenOptions, ScanOptions, WriteMode, WriteParams};
@@ -95,6 +97,15 @@ pub fn rows(values: impl IntoIterator<Item = i64>) -> RecordBatch {
         columns.into_iter().map(|(_, c)| c).collect(),
     )
     .unwrap()
+}
+
+/// A column `b` of blobs of these sizes, in the first form.
+pub fn blobs(sizes: &[usize]) -> RecordBatch {
+    let metadata = [("lance-encoding:blob".to_string(), "true".to_string())];
+    let field = Field::new("b", DataType::LargeBinary, true).with_metadata(metadata.into());
+    let values = (0u8..).zip(sizes).map(|(n, size)| vec![n; *size]);
+    let values: ArrayRef = Arc::new(LargeBinaryArray::from_iter_values(values));
+    RecordBatch::try_new(Arc::new(Schema::new(vec![field])), vec![values]).unwrap()
 }
 
 /// One batch as a stream.

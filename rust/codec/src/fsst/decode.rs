@@ -16,6 +16,8 @@ use crate::variable::Offset;
 const STEP: usize = 8;
 /// Bytes that a step may write.
 const ROOM: usize = STEP * MAX_SYMBOL_LEN;
+/// Bytes that a step may touch.
+const WINDOW: usize = ROOM + MAX_SYMBOL_LEN;
 /// Bytes decoded between two copies to the output.
 const BUFFER: usize = 4096;
 /// Codes decoded between two copies, at most.
@@ -98,34 +100,35 @@ impl SymbolTable {
         Ok(rest)
     }
 
-    /// Decodes codes that all have symbols; does nothing if one has none.
+    /// Decodes codes that all have symbols; returns false if one has none, and what it wrote does not count.
     #[inline(always)]
     fn decode_step(&self, codes: &[u8; STEP], piece: &mut Piece) -> Result<bool> {
-        let mut end = piece.position;
+        let window = piece.buffer.get_mut(piece.position..);
+        let Some(window) = window.and_then(|rest| rest.first_chunk_mut::<WINDOW>()) else {
+            return invalid("no room for decompressed bytes");
+        };
+        let mut len = 0;
         let starts = codes.map(|code| {
-            let start = end;
-            end += self.length(code);
+            let start = len;
+            // Symbols start in the first 64 bytes, which needs no check; where the rest would, the sum is too great.
+            if let Some(slot) = window
+                .get_mut(start % ROOM..)
+                .and_then(|rest| rest.first_chunk_mut())
+            {
+                *slot = self.symbol(code).to_le_bytes();
+            }
+            len += self.length(code);
             start
         });
-        if end - piece.position >= NO_SYMBOL {
+        if len >= NO_SYMBOL {
             return Ok(false);
-        }
-        for (&code, start) in codes.iter().zip(starts) {
-            let Some(slot) = piece
-                .buffer
-                .get_mut(start..)
-                .and_then(|rest| rest.first_chunk_mut())
-            else {
-                return invalid("no room for decompressed bytes");
-            };
-            *slot = self.symbol(code).to_le_bytes();
         }
         let positions = piece.positions.get_mut(piece.count..);
         if let Some(positions) = positions.and_then(|all| all.first_chunk_mut()) {
-            *positions = starts.map(|start| start as u16);
+            *positions = starts.map(|start| (piece.position + start) as u16);
         }
         piece.count += STEP;
-        piece.position = end;
+        piece.position += len;
         Ok(true)
     }
 
@@ -212,7 +215,7 @@ impl Piece {
 
     /// Whether another step, or its codes one by one, fits.
     fn has_room(&self) -> bool {
-        self.position <= BUFFER - ROOM && self.count < CODES
+        self.position <= BUFFER - WINDOW && self.count < CODES
     }
 
     fn note(&mut self, code: usize, position: usize) {

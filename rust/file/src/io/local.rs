@@ -56,6 +56,25 @@ impl LocalStorage {
         })
     }
 
+    /// Opens one file by an absolute path or a `file://` URI.
+    ///
+    /// # Errors
+    /// Not found; invalid input for a relative path; unsupported for any other scheme.
+    pub fn open_location(location: &str) -> Result<Arc<dyn ReadAt>> {
+        if scheme_of(location).is_none() && !Path::new(location).is_absolute() {
+            return Err(Error::invalid_input(format!(
+                "'{location}' is neither an absolute path nor a URI"
+            )));
+        }
+        let mut storage = Self::from_uri(location)?;
+        let name = storage.root.file_name().and_then(|name| name.to_str());
+        let name = name
+            .map(str::to_owned)
+            .ok_or_else(|| Error::invalid_input(format!("'{location}' does not name a file")))?;
+        storage.root.pop();
+        storage.open_reader(&name)
+    }
+
     /// The directory.
     pub fn root(&self) -> &Path {
         &self.root
@@ -141,6 +160,10 @@ impl Storage for LocalStorage {
 
     fn delete(&self, path: &str) -> Result<()> {
         fs::remove_file(self.resolve(path)?).context(|| format!("delete '{path}'"))
+    }
+
+    fn remove_empty_directory(&self, path: &str) -> Result<()> {
+        fs::remove_dir(self.resolve(path)?).context(|| format!("remove directory '{path}'"))
     }
 
     fn open_reader(&self, path: &str) -> Result<Arc<dyn ReadAt>> {
@@ -576,6 +599,23 @@ mod tests {
             ErrorKind::NotFound
         );
         assert!(storage.open_reader("_indices").is_err());
+    }
+
+    #[test]
+    fn one_file_by_its_location() {
+        let (_directory, storage) = storage();
+        storage.put("a b", b"text").unwrap();
+        let path = storage.root().join("a b");
+        let path = path.to_str().unwrap();
+        for location in [path.to_owned(), format!("file://{}", path.replace(' ', "%20"))] {
+            assert_eq!(LocalStorage::open_location(&location).unwrap().len(), 4);
+        }
+        let kind = |location: &str| LocalStorage::open_location(location).unwrap_err().kind();
+        assert_eq!(kind("a b"), ErrorKind::InvalidInput);
+        assert_eq!(kind("~/a b"), ErrorKind::InvalidInput);
+        assert_eq!(kind("/"), ErrorKind::InvalidInput);
+        assert_eq!(kind("s3://bucket/a"), ErrorKind::Unsupported);
+        assert_eq!(kind(&format!("{path}.lost")), ErrorKind::NotFound);
     }
 
     #[test]

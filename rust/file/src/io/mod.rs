@@ -121,6 +121,11 @@ pub trait Storage: Send + Sync + Debug {
     /// Not found.
     fn delete(&self, path: &str) -> Result<()>;
 
+    /// Removes a directory without entries, where the store has directories.
+    fn remove_empty_directory(&self, _path: &str) -> Result<()> {
+        Ok(())
+    }
+
     /// Opens an object for ranged reads. Its size is taken once, here.
     fn open_reader(&self, path: &str) -> Result<Arc<dyn ReadAt>>;
 

@@ -9,7 +9,7 @@ use super::logical_type::{EXTENSION_METADATA, EXTENSION_NAME, LogicalType};
 use crate::proto::lance::file as pb;
 use crate::{Error, FileVersion, Result};
 
-/// Metadata key whose presence makes a blob column.
+/// Metadata key whose presence makes a blob column; `false` given by a caller is dropped with the key.
 pub const BLOB: &str = "lance-encoding:blob";
 /// Extension name of the second form of blob columns.
 pub const BLOB_V2: &str = "lance.blob.v2";
@@ -66,6 +66,13 @@ impl Field {
                 metadata.entry(EXTENSION_METADATA.to_string()).or_default();
             }
         }
+        // The bare key makes readers look for a blob, so a field that says it is none must not carry it.
+        if metadata
+            .get(BLOB)
+            .is_some_and(|value| value.eq_ignore_ascii_case("false"))
+        {
+            metadata.remove(BLOB);
+        }
         let id = take_given_id(&mut metadata, arrow.name())?;
         let (primary_key, clustering_key) = keys_of_metadata(&metadata, arrow.name())?;
         Ok(Self {
@@ -105,6 +112,9 @@ impl Field {
         let mut metadata: HashMap<_, _> = self.metadata.clone().into_iter().collect();
         if self.logical_type == LogicalType::Blob {
             metadata.insert(BLOB.to_string(), "true".to_string());
+        }
+        if self.is_blob_as_bytes() {
+            metadata.remove(EXTENSION_NAME);
         }
         ArrowField::new(&self.name, self.data_type(), self.nullable)
             .with_metadata(metadata)

@@ -2,6 +2,7 @@
 //!
 //! A field is known by its id: renames keep it, and a data file says for each of its columns which id it holds.
 
+mod blob;
 mod field;
 mod logical_type;
 mod path;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Schema as ArrowSchema};
 
+pub use blob::{BlobForm, BlobHandling};
 pub use field::{
     BLOB, BLOB_V2, CLUSTERING_KEY_POSITION, FIELD_ID, Field, PRIMARY_KEY, PRIMARY_KEY_POSITION, is_truthy,
 };
@@ -175,7 +177,7 @@ impl Schema {
                 )));
             }
             let place = |e: Error| e.context(format!("column '{}'", field.name));
-            check_types(field, version).map_err(place)?;
+            check_types(field, version, false).map_err(place)?;
             check_primary_key(field, true).map_err(place)?;
         }
         let mut ids = HashSet::new();
@@ -247,7 +249,13 @@ fn check_name(name: &str) -> Result<()> {
 }
 
 /// Types that a version cannot store, although they have a logical type.
-fn check_types(field: &Field, version: FileVersion) -> Result<()> {
+fn check_types(field: &Field, version: FileVersion, in_list: bool) -> Result<()> {
+    if let Some(why) = blob::cannot_write(field, version, in_list) {
+        return Err(Error::unsupported(why));
+    }
+    if field.is_blob() {
+        return Ok(());
+    }
     let refuse = |why: &str| {
         let data_type = field.data_type();
         Err(Error::unsupported(format!(
@@ -276,10 +284,13 @@ fn check_types(field: &Field, version: FileVersion) -> Result<()> {
         },
         _ => {}
     }
-    field
-        .children
-        .iter()
-        .try_for_each(|child| check_types(child, version))
+    field.children.iter().try_for_each(|child| {
+        check_types(
+            child,
+            version,
+            in_list || field.logical_type != LogicalType::Struct,
+        )
+    })
 }
 
 fn innermost(item: &LogicalType) -> &LogicalType {

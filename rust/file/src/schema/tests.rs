@@ -442,5 +442,6 @@ fn packed_structs_and_blobs_hide_their_children() {
     assert_eq!(with("lance-encoding:packed", "1"), [0]);
     assert_eq!(with("lance-encoding:packed", "false"), [1]);
     assert_eq!(with(EXTENSION_NAME, BLOB_V2), [0]);
-    assert_eq!(with(BLOB, "false"), [0]);
+    assert_eq!(with(BLOB, "true"), [0]);
+    assert_eq!(with(BLOB, "false"), [1]);
 }

@@ -7,11 +7,13 @@
 //!
 //! * **mini-block**: narrow values, cut into chunks of a few KiB that are decoded as a whole;
 //! * **full-zip**: wide values, level and value side by side, each addressable by itself;
-//! * **constant**: all null, or one value repeated; the buffers hold levels only.
+//! * **constant**: all null, or one value repeated; the buffers hold levels only;
+//! * **blob**: positions and sizes of values that lie elsewhere in the file.
 //!
 //! Decoders do no I/O. A [`PageRead`] names the byte ranges it needs for given rows, is supplied with them, and
 //! after at most three such rounds decodes synchronously into a [`ColumnSink`].
 
+pub(crate) mod blob;
 mod codec;
 mod constant;
 mod dictionary;

@@ -6,9 +6,10 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use prost::Message;
 
+use super::blob::{self, BlobPage};
 use super::constant::{ConstantPage, ConstantState};
 use super::full_zip::FullZipPage;
-use super::layers::ColumnPath;
+use super::layers::{ColumnPath, Layers};
 use super::mini_block::{MiniBlockPage, MiniBlockState};
 use super::{ColumnSink, ValueShape, ranges};
 use crate::container::PageInfo;
@@ -29,6 +30,7 @@ enum Layout {
     MiniBlock(Box<MiniBlockPage>, OnceLock<MiniBlockState>),
     FullZip(FullZipPage),
     Constant(ConstantPage, OnceLock<ConstantState>),
+    Blob(BlobPage),
 }
 
 impl Page {
@@ -40,15 +42,28 @@ impl Page {
         version: FileVersion,
     ) -> Result<Self> {
         let layout = PageLayout::decode(info.layout.clone())?.layout;
+        let layout =
+            layout.ok_or_else(|| Error::corrupt("unknown encoding: the page has no known layout"))?;
+        Self::of_layout(layout, info, shape, path, version)
+    }
+
+    /// Checks the layout of a page.
+    pub(super) fn of_layout(
+        layout: page_layout::Layout,
+        info: PageInfo,
+        shape: &ValueShape,
+        path: &ColumnPath,
+        version: FileVersion,
+    ) -> Result<Self> {
         let layout = match layout {
-            Some(page_layout::Layout::MiniBlockLayout(l)) => Layout::MiniBlock(
+            page_layout::Layout::MiniBlockLayout(l) => Layout::MiniBlock(
                 Box::new(MiniBlockPage::parse(&l, &info, shape, path, version)?),
                 OnceLock::new(),
             ),
-            Some(page_layout::Layout::FullZipLayout(l)) => {
+            page_layout::Layout::FullZipLayout(l) => {
                 Layout::FullZip(FullZipPage::parse(&l, &info, shape, path)?)
             }
-            Some(page_layout::Layout::ConstantLayout(l)) => {
+            page_layout::Layout::ConstantLayout(l) => {
                 let page = match shape {
                     ValueShape::EmptyStruct => {
                         ConstantPage::empty_structs(&l, info.buffers.len(), info.length, path)?
@@ -57,12 +72,9 @@ impl Page {
                 };
                 Layout::Constant(page, OnceLock::new())
             }
-            Some(page_layout::Layout::BlobLayout(_)) => {
-                return Err(Error::unsupported(
-                    "blob pages (columns with the metadata key lance-encoding:blob)",
-                ));
+            page_layout::Layout::BlobLayout(l) => {
+                Layout::Blob(BlobPage::parse(*l, info.clone(), shape, path, version)?)
             }
-            None => return Err(Error::corrupt("unknown encoding: the page has no known layout")),
         };
         Ok(Self {
             info,
@@ -88,6 +100,8 @@ pub struct PageRead {
     rows: Vec<Range<u64>>,
     stage: Stage,
     parts: Vec<Bytes>,
+    /// Layers of the column, if the page holds the descriptors of a blob page.
+    blob: Option<Arc<Layers>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,6 +120,10 @@ enum Stage {
 impl PageRead {
     /// Plans to read `rows` of a page of `column`: sorted, disjoint, relative to the page, inside it.
     pub fn new(page: Arc<Page>, column: Arc<str>, rows: Vec<Range<u64>>) -> Self {
+        let (page, blob) = match &page.layout {
+            Layout::Blob(blob) => (blob.descriptors.clone(), Some(blob.layers.clone())),
+            _ => (page, None),
+        };
         let whole = ranges::is_all(&rows, page.info.length);
         let stage = match &page.layout {
             Layout::MiniBlock(_, state) if state.get().is_some() => Stage::Data,
@@ -113,6 +131,7 @@ impl PageRead {
             Layout::MiniBlock(..) => Stage::Init,
             Layout::Constant(_, state) if state.get().is_some() => Stage::Ready,
             Layout::Constant(..) => Stage::Init,
+            Layout::Blob(_) => Stage::Ready,
             Layout::FullZip(_) if whole => Stage::Data,
             Layout::FullZip(_) => Stage::Index,
         };
@@ -122,6 +141,7 @@ impl PageRead {
             rows,
             stage,
             parts: Vec::new(),
+            blob,
         }
     }
 
@@ -201,18 +221,29 @@ impl PageRead {
                 page.value_bytes(state, ranges::count(&self.rows), &self.parts)
             }),
             Layout::FullZip(_) => self.parts.iter().map(Bytes::len).sum(),
-            Layout::Constant(..) => 0,
+            Layout::Constant(..) | Layout::Blob(_) => 0,
         }
     }
 
     /// Appends the rows.
     pub fn decode(&self, out: &mut ColumnSink) -> Result<()> {
+        let Some(layers) = &self.blob else {
+            return self.decode_own(out);
+        };
+        let rows = usize::try_from(ranges::count(&self.rows)).map_err(|_| missing())?;
+        let mut descriptors = ColumnSink::new(&self.page.shape, blob::PATH, rows);
+        self.decode_own(&mut descriptors)?;
+        blob::push(&descriptors, layers, out)
+    }
+
+    fn decode_own(&self, out: &mut ColumnSink) -> Result<()> {
         match &self.page.layout {
             Layout::MiniBlock(page, state) => {
                 page.decode(state.get().ok_or_else(missing)?, &self.rows, &self.parts, out)
             }
             Layout::FullZip(page) => page.decode(&self.rows, &self.parts, self.page.info.length, out),
             Layout::Constant(page, state) => page.decode(state.get().ok_or_else(missing)?, &self.rows, out),
+            Layout::Blob(_) => Err(Error::corrupt("a blob page inside of a blob page")),
         }
     }
 }

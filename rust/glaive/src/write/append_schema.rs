@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use glaive_file::schema::BlobForm;
 use glaive_file::{Error, Field, LogicalType, Result, Schema};
 
 /// The fields of the table that the incoming data holds, in its order.
@@ -46,6 +47,13 @@ fn match_field(table: &Arc<Field>, given: &Field, path: &str) -> Result<Arc<Fiel
         return Err(format!(
             "`{path}` should have type {expected} but type was {found}"
         ));
+    }
+    if table.blob_form() == Some(BlobForm::V2) {
+        return match given.child("data").is_some() {
+            // A range of a URI may be given or not, whatever the table began with.
+            true => Ok(table.clone()),
+            false => Err(format!("`{path}` should be a blob: a struct of data and uri")),
+        };
     }
     let below = format!("{path}.");
     let children = match (

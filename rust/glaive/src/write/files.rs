@@ -1,43 +1,70 @@
 //! Cutting a stream of batches into data files.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, RecordBatchReader};
 use arrow_schema::{DataType, Schema as ArrowSchema};
+use glaive_file::blob::side_file_directory;
 use glaive_file::io::Storage;
 use glaive_file::{
     Context, EncodingDefaults, Error, Field, FileVersion, FileWriter, Result, Schema, WriterOptions, json,
 };
 
+use super::blobs::{self, Targets};
 use super::{WriteParams, WriteProgress};
+use crate::dataset::Dataset;
 use crate::manifest::{DataFile, Fragment};
+use crate::proto::lance::table::BasePath;
 
 /// Data files written so far. Dropped without [`WrittenFiles::keep`], they are removed.
 pub(super) struct WrittenFiles {
     storage: Arc<dyn Storage>,
-    paths: Vec<String>,
+    /// Also the side files of data files.
+    paths: Arc<Mutex<Vec<String>>>,
+    /// Where blobs outside of the table may lie.
+    bases: Vec<BasePath>,
 }
 
 impl WrittenFiles {
     pub(super) fn new(storage: &Arc<dyn Storage>) -> Self {
         Self {
             storage: storage.clone(),
-            paths: Vec::new(),
+            paths: Arc::default(),
+            bases: Vec::new(),
         }
     }
 
+    /// Files of an existing table.
+    pub(super) fn of(dataset: &Dataset) -> Self {
+        let mut files = Self::new(&dataset.store().storage);
+        files.bases.clone_from(&dataset.manifest().base_paths);
+        files
+    }
+
+    fn push(&self, path: String) {
+        self.paths
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(path);
+    }
+
     /// The files belong to a version now, or may do so.
-    pub(super) fn keep(mut self) {
-        self.paths.clear();
+    pub(super) fn keep(self) {
+        self.paths.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 
 impl Drop for WrittenFiles {
     fn drop(&mut self) {
-        for path in &self.paths {
+        for path in self.paths.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             // Nothing can be done about a failure; cleanup removes what stays.
             let _ = self.storage.delete(path);
+            let directory = path.rsplit_once('/').filter(|_| path.ends_with(".blob"));
+            if let Some((directory, _)) = directory {
+                // Fails while another side file is there, which comes later.
+                let _ = self.storage.remove_empty_directory(directory);
+            }
         }
     }
 }
@@ -70,6 +97,7 @@ impl<'a> FragmentWriter<'a> {
         params: &'a WriteParams,
         written: &'a mut WrittenFiles,
     ) -> Self {
+        let schema = schema.blobs_to_write();
         let arrow = Arc::new(schema.to_arrow());
         let (defaults, warnings) = EncodingDefaults::from_environment();
         if let Some(warn) = &params.on_warning {
@@ -112,6 +140,7 @@ impl<'a> FragmentWriter<'a> {
                 let column = column.ok_or_else(|| {
                     Error::schema_mismatch(format!("a batch lacks the column '{}'", field.name))
                 })?;
+                let column = &blobs::conform(field, column).context(|| format!("column '{}'", field.name))?;
                 let column =
                     conform(column, target.data_type()).context(|| format!("column '{}'", field.name))?;
                 check_nulls(field, &column, &field.name)?;
@@ -157,7 +186,7 @@ impl<'a> FragmentWriter<'a> {
         let name = file_name();
         let path = format!("data/{name}");
         let sink = self.written.storage.create_writer(&path)?;
-        self.written.paths.push(path);
+        self.written.push(path.clone());
         let options = WriterOptions {
             version: self.version,
             data_cache_bytes: self.params.data_cache_bytes,
@@ -166,6 +195,14 @@ impl<'a> FragmentWriter<'a> {
             ..WriterOptions::default()
         };
         let writer = FileWriter::create(sink, self.schema.clone(), options)?;
+        let targets = Targets {
+            storage: self.written.storage.clone(),
+            directory: side_file_directory(&path)?.to_string(),
+            written: self.written.paths.clone(),
+            external: self.params.external_blobs,
+            bases: self.written.bases.clone(),
+        };
+        let writer = writer.with_blob_targets(Box::new(targets), self.params.blob_pack_file_size_threshold);
         if let (Some(warn), [], None) = (&self.params.on_warning, self.fragments.as_slice(), &self.current) {
             writer.warnings().iter().for_each(|text| warn(text));
         }

@@ -1,6 +1,7 @@
 //! Writing a stream of batches as a new table, more fragments, or a replacement.
 
 mod append_schema;
+mod blobs;
 mod files;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use crate::projection::RESERVED;
 use crate::transaction::{Operation, Transaction};
 use crate::versions::VersionStore;
 use append_schema::fields_for_append;
+pub use blobs::ExternalBlobs;
 use files::{FragmentWriter, WrittenFiles};
 
 /// What to do with a table that exists.
@@ -83,6 +85,10 @@ pub struct WriteParams {
     pub data_cache_bytes: Option<u64>,
     /// Where the buffers of the files start.
     pub alignment: Alignment,
+    /// What to do with blobs that are given by a URI.
+    pub external_blobs: ExternalBlobs,
+    /// Bytes of a file that blobs share, unless their field says otherwise. `None`: 1 GiB.
+    pub blob_pack_file_size_threshold: Option<u64>,
     /// Hears of every file.
     pub progress: Option<Arc<dyn WriteProgress>>,
     /// Hears once of each metadata value of a field, and each environment variable, that could not be used.
@@ -102,6 +108,8 @@ impl Default for WriteParams {
             config_upsert_values: BTreeMap::new(),
             data_cache_bytes: None,
             alignment: Alignment::default(),
+            external_blobs: ExternalBlobs::default(),
+            blob_pack_file_size_threshold: None,
             progress: None,
             on_warning: None,
         }
@@ -207,8 +215,8 @@ fn create(
     } else {
         Naming::V1
     };
-    let schema = new_schema(&reader)?;
     let version = params.data_storage_version.unwrap_or_default();
+    let schema = new_schema(&reader, version)?;
     let mut written = WrittenFiles::new(storage);
     let operation = stage_overwrite(schema, version, reader, params, &mut written)?;
     let committed = commit_new(storage, naming, &params.transaction(0, operation));
@@ -232,7 +240,8 @@ fn append(
             "V1 and V2 storage versions cannot be mixed in one table",
         ));
     }
-    let given = Schema::try_from_arrow(&reader.schema())?;
+    blobs::check_form(dataset.schema(), version)?;
+    let given = given_schema(&reader, version)?;
     let fields = fields_for_append(dataset.schema(), &given)?;
     if fields.is_empty() && !dataset.schema().fields.is_empty() {
         return Err(Error::schema_mismatch(
@@ -244,7 +253,7 @@ fn append(
         metadata: dataset.schema().metadata.clone(),
     };
     check_schema(&schema, version)?;
-    let mut written = WrittenFiles::new(&dataset.store().storage);
+    let mut written = WrittenFiles::of(dataset);
     let fragments = FragmentWriter::new(schema, version, params, &mut written).write_all(reader)?;
     let transaction = params.transaction(dataset.version(), Operation::Append { fragments });
     let committed = commit(dataset.store(), dataset.manifest(), &transaction);
@@ -257,11 +266,11 @@ fn overwrite(
     params: &WriteParams,
 ) -> Result<Dataset> {
     check_can_add_rows(dataset)?;
-    let schema = new_schema(&reader)?;
     let version = params
         .data_storage_version
         .unwrap_or(dataset.data_storage_version());
-    let mut written = WrittenFiles::new(&dataset.store().storage);
+    let schema = new_schema(&reader, version)?;
+    let mut written = WrittenFiles::of(dataset);
     let operation = stage_overwrite(schema, version, reader, params, &mut written)?;
     let committed = commit(
         dataset.store(),
@@ -306,8 +315,16 @@ fn check_can_add_rows(dataset: &Dataset) -> Result<()> {
     Ok(())
 }
 
-fn new_schema(reader: &(impl RecordBatchReader + ?Sized)) -> Result<Schema> {
-    let schema = Schema::try_from_arrow(&reader.schema())?;
+/// The schema of incoming data, with blobs in the form that files of that version hold.
+fn given_schema(reader: &(impl RecordBatchReader + ?Sized), version: FileVersion) -> Result<Schema> {
+    match version >= FileVersion::V2_2 {
+        true => Schema::try_from_arrow(&blobs::promote(&reader.schema())),
+        false => Schema::try_from_arrow(&reader.schema()),
+    }
+}
+
+fn new_schema(reader: &(impl RecordBatchReader + ?Sized), version: FileVersion) -> Result<Schema> {
+    let schema = given_schema(reader, version)?;
     match schema
         .fields
         .iter()
@@ -323,6 +340,7 @@ fn new_schema(reader: &(impl RecordBatchReader + ?Sized)) -> Result<Schema> {
 
 fn check_schema(schema: &Schema, version: FileVersion) -> Result<()> {
     version.check_writable()?;
+    blobs::check_form(schema, version)?;
     schema.check_writable(version)
 }
 

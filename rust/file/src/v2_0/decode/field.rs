@@ -17,10 +17,11 @@ use super::list::Lists;
 use super::node::{is_variable, tree};
 use super::page::{ColumnKind, PageRead, decode_encoding};
 use super::sink::{Sink, check_expanded};
+use crate::blob;
 use crate::container::ColumnInfo;
 use crate::proto::lance::encodings::array_encoding::ArrayEncoding as Tree;
 use crate::reader::{FieldSource, FileReader};
-use crate::schema::{Field, LogicalType};
+use crate::schema::{BlobForm, Field, LogicalType};
 use crate::v2_1::ranges;
 use crate::{Context, Error, FileVersion, Result};
 
@@ -39,6 +40,8 @@ enum Kind<'a> {
     Leaf(Vec<PageReadOf<'a>>),
     /// A packed struct is read as a whole: its field in the file.
     Packed(Vec<PageReadOf<'a>>, Arc<Field>),
+    /// Where blobs are.
+    Descriptors(Vec<PageReadOf<'a>>),
     Struct(Vec<FieldRead<'a>>),
     List {
         offsets: Vec<PageReadOf<'a>>,
@@ -139,7 +142,7 @@ impl<'a> FieldRead<'a> {
     /// Plans the items of lists whose offsets have been read.
     pub fn advance(&mut self) -> Result<()> {
         match &mut self.kind {
-            Kind::Missing | Kind::Leaf(_) | Kind::Packed(..) => Ok(()),
+            Kind::Missing | Kind::Leaf(_) | Kind::Packed(..) | Kind::Descriptors(_) => Ok(()),
             Kind::Struct(children) => children.iter_mut().try_for_each(Self::advance),
             Kind::List {
                 below: Some((_, items)),
@@ -176,7 +179,7 @@ impl<'a> FieldRead<'a> {
         };
         match &mut self.kind {
             Kind::Missing => Ok(()),
-            Kind::Leaf(reads) | Kind::Packed(reads, _) => all(reads, f),
+            Kind::Leaf(reads) | Kind::Packed(reads, _) | Kind::Descriptors(reads) => all(reads, f),
             Kind::Struct(children) => children.iter_mut().try_for_each(|child| child.for_each_read(f)),
             Kind::List { offsets, below, .. } => {
                 all(offsets, f)?;
@@ -195,6 +198,11 @@ impl<'a> FieldRead<'a> {
             Kind::Packed(reads, stored) => {
                 let all = decode_leaf(&stored.data_type(), &reads, rows).context(|| place.clone())?;
                 project(&field, &stored, &all).context(|| place.clone())?
+            }
+            Kind::Descriptors(reads) => {
+                let pairs = DataType::Struct(BlobForm::V1.parts_as_fields());
+                let stored = decode_leaf(&pairs, &reads, rows).context(|| place.clone())?;
+                blob::described(&field, &stored).context(|| place.clone())?
             }
             Kind::Struct(children) => {
                 let children = children
@@ -235,6 +243,16 @@ fn plan_own<'a>(
 ) -> Result<Kind<'a>> {
     let info = reader.tail().column(column)?;
     match &field.logical_type {
+        LogicalType::Struct if field.is_blob() && !info.is_blob => Err(Error::unsupported(
+            "the values are stored as ordinary binaries in spite of the metadata key lance-encoding:blob, so that there are no \
+             blob descriptors; read them with blob_handling=\"all_binary\"",
+        )),
+        LogicalType::Struct if field.is_blob() => Ok(Kind::Descriptors(plan_column(
+            reader,
+            column,
+            &ColumnKind::Descriptors,
+            rows,
+        )?)),
         LogicalType::Struct if is_packed(field, info)? => {
             let stored = reader.schema()?.field_by_id(field.id).cloned();
             let stored = stored.ok_or_else(|| Error::corrupt("the file's schema lacks a packed struct"))?;

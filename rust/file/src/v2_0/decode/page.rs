@@ -15,6 +15,7 @@ use super::sink::Sink;
 use crate::container::{ColumnInfo, FileTail, PageInfo};
 use crate::proto::lance::encodings as pb;
 use crate::proto::lance::encodings::array_encoding::ArrayEncoding as Tree;
+use crate::schema::BlobForm;
 use crate::v2_1::ranges;
 use crate::{Context, Error, Result};
 
@@ -25,6 +26,8 @@ pub enum ColumnKind {
     Values(DataType),
     /// Offsets of lists.
     Lists,
+    /// Positions and sizes of blobs.
+    Descriptors,
 }
 
 /// A column whose pages were checked.
@@ -62,6 +65,14 @@ impl ColumnCache {
     /// A column, parsed on first use.
     pub fn get(&self, tail: &FileTail, index: u32, kind: &ColumnKind) -> Result<Arc<Column>> {
         let info = tail.column(index)?;
+        if info.is_blob {
+            // Such a column is read in two ways, and its pages keep nothing that was read.
+            return Ok(Arc::new(Column::parse(
+                info,
+                kind,
+                tail.footer().column_meta_start,
+            )?));
+        }
         let slot = self.0.get(index as usize);
         let slot = slot.ok_or_else(|| Error::corrupt(format!("no column {index}")))?;
         let column = match slot.get() {
@@ -105,6 +116,12 @@ impl Column {
                         }
                         other => return Err(unexpected(other, "list offsets")),
                     },
+                    ColumnKind::Descriptors => Content::Values(Node::parse(
+                        Some(&encoding),
+                        page.length,
+                        &DataType::Struct(BlobForm::V1.parts_as_fields()),
+                        buffers,
+                    )?),
                     ColumnKind::Values(_) if info.is_blob => Content::Values(Node::Blob(Blob::parse(
                         Some(&encoding),
                         page.length,

@@ -82,6 +82,20 @@ impl PageLevels {
         }
     }
 
+    /// Levels of a column without nulls and lists.
+    pub fn all_valid(rows: usize) -> Self {
+        Self {
+            layers: vec![RepDefLayer::RepdefAllValidItem],
+            rep: None,
+            def: None,
+            visible: None,
+            slots: rows,
+            values: rows,
+            null_values: 0,
+            rows,
+        }
+    }
+
     /// Layers, leaf first.
     pub fn layers(&self) -> &[RepDefLayer] {
         &self.layers
@@ -209,11 +223,13 @@ fn allow_hidden_lists(seen: &mut [Seen], nodes: &[NodeKind]) {
 }
 
 /// pylance counts rows wrongly where the pages of a column do not agree about a struct above a list, or about a fixed-size list
-/// of structs. Such nodes take a level on every page (format chapter 21, 3.1).
+/// of structs. Such nodes take a level on every page (format chapter 21, 3.1). So do all structs around a packed one, and that
+/// itself: where its fields cannot be null, pylance takes the nulls of some pages for theirs.
 fn force_levels(seen: &mut [Seen], top: &Field, leaf: &LeafField, nodes: &[NodeKind]) {
     let mut field = top;
     for (depth, (node, seen)) in nodes.iter().zip(seen).enumerate() {
         let forced = match node {
+            NodeKind::Item if leaf.field.is_packed() && nodes.len() > 1 => true,
             NodeKind::Item => nodes.iter().skip(depth + 1).any(|n| *n == NodeKind::List),
             NodeKind::Repeated(_) => true,
             NodeKind::List => false,

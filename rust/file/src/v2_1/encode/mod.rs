@@ -7,6 +7,7 @@
 //! 3. wide values: full-zip;
 //! 4. else mini-block with the smallest of run-length, bit-packing, FSST and plain values.
 
+mod blob;
 mod chunks;
 mod constant;
 mod dictionary;
@@ -26,7 +27,7 @@ use arrow_array::ArrayRef;
 
 use crate::leaves::{LeafField, empty_struct};
 use crate::proto::lance::encodings21::PageLayout;
-use crate::schema::Field;
+use crate::schema::{BlobForm, Field};
 use crate::v2_1::ValueShape;
 use crate::{FileVersion, Result};
 
@@ -68,6 +69,9 @@ pub fn encode_page(
             Some(_) => Err(empty_struct(&leaf.field.name)),
             None => Ok(Some(constant::empty_structs())),
         };
+    }
+    if leaf.field.blob_form() == Some(BlobForm::V1) {
+        return blob::encode(&arrays, &leaf.shape, &levels, options).map(Some);
     }
     if levels.all_null() {
         return Ok(Some(constant::all_null(&levels, version)));
