@@ -104,16 +104,19 @@ impl Windows {
     ) -> Result<Self> {
         let mut largest = (0, Vec::new());
         let mut stored = 0u64;
-        let mut ids = Vec::new();
-        fields
-            .iter()
-            .for_each(|field| field.walk(&mut |node| ids.push(node.id)));
-        for id in ids {
+        let mut nodes = Vec::new();
+        for field in fields {
+            field.walk(&mut |node| nodes.push((field, node.id)));
+        }
+        for (field, id) in nodes {
             let source = sources
                 .iter()
                 .find_map(|s| Some((s.reader, *s.columns.get(&id)?)));
             let Some((reader, column)) = source else { continue };
-            let info = reader.tail().column(column).context(|| reader.path())?;
+            let info = reader
+                .tail()
+                .column(column)
+                .context(|| format!("{}: field '{}'", reader.path(), field.name))?;
             let bytes = info.stored_bytes();
             stored = stored.saturating_add(bytes);
             if bytes > largest.0 && info.length == total {

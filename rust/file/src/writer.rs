@@ -382,7 +382,9 @@ impl LeafColumn {
         } else {
             page_bytes
         };
-        let pages = (self.bytes / page_bytes).clamp(1, self.rows.max(1));
+        // A little more than a page is still one; what is well above is cut, so that all cores have work.
+        let pages = (self.bytes / page_bytes + usize::from(self.bytes % page_bytes > page_bytes / 4))
+            .clamp(1, self.rows.max(1));
         let rows_per_page = self.rows.div_ceil(pages);
         let mut jobs: Vec<PageJob> = Vec::with_capacity(pages);
         let mut room = 0;
