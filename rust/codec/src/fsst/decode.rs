@@ -69,7 +69,10 @@ impl SymbolTable {
         let mut piece = Piece::new();
         let mut rest = codes;
         loop {
-            rest = self.decode_piece(rest, &mut piece)?;
+            rest = match marks.next {
+                Some(_) => self.decode_piece::<true>(rest, &mut piece)?,
+                None => self.decode_piece::<false>(rest, &mut piece)?,
+            };
             marks.pass(codes.len() - rest.len(), &piece)?;
             append(piece.buffer.get(..piece.position).unwrap_or_default());
             if rest.is_empty() {
@@ -79,19 +82,24 @@ impl SymbolTable {
         }
     }
 
-    /// Decodes codes until the piece is full; returns those that are left.
-    fn decode_piece<'c>(&self, codes: &'c [u8], piece: &mut Piece) -> Result<&'c [u8]> {
+    /// Decodes codes until the piece is full; returns those that are left. Without `NOTES`, where no value ends any more, the
+    /// positions of codes are not kept.
+    fn decode_piece<'c, const NOTES: bool>(&self, codes: &'c [u8], piece: &mut Piece) -> Result<&'c [u8]> {
         let mut rest = codes;
-        while piece.has_room() {
-            let Some((step, tail)) = rest.split_first_chunk::<STEP>() else {
+        loop {
+            let mut taken = 0;
+            for step in rest.as_chunks::<STEP>().0 {
+                if !piece.has_room() || !self.decode_step::<NOTES>(step, piece)? {
+                    break;
+                }
+                taken += STEP;
+            }
+            rest = rest.get(taken..).unwrap_or_default();
+            let Some(step) = rest.first_chunk::<STEP>().filter(|_| piece.has_room()) else {
                 break;
             };
-            if self.decode_step(step, piece)? {
-                rest = tail;
-            } else {
-                let taken = self.decode_escapes(step, piece)?;
-                rest = rest.get(taken..).unwrap_or_default();
-            }
+            let taken = self.decode_escapes(step, piece)?;
+            rest = rest.get(taken..).unwrap_or_default();
         }
         if rest.len() < STEP && piece.has_room() {
             rest = self.decode_tail(rest, piece)?;
@@ -102,7 +110,7 @@ impl SymbolTable {
 
     /// Decodes codes that all have symbols; returns false if one has none, and what it wrote does not count.
     #[inline(always)]
-    fn decode_step(&self, codes: &[u8; STEP], piece: &mut Piece) -> Result<bool> {
+    fn decode_step<const NOTES: bool>(&self, codes: &[u8; STEP], piece: &mut Piece) -> Result<bool> {
         let window = piece.buffer.get_mut(piece.position..);
         let Some(window) = window.and_then(|rest| rest.first_chunk_mut::<WINDOW>()) else {
             return invalid("no room for decompressed bytes");
@@ -123,7 +131,7 @@ impl SymbolTable {
         if len >= NO_SYMBOL {
             return Ok(false);
         }
-        let positions = piece.positions.get_mut(piece.count..);
+        let positions = piece.positions.get_mut(piece.count..).filter(|_| NOTES);
         if let Some(positions) = positions.and_then(|all| all.first_chunk_mut()) {
             *positions = starts.map(|start| (piece.position + start) as u16);
         }
