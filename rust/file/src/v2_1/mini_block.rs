@@ -14,6 +14,7 @@
 //! 2.1 uses u16 words and buffer sizes, 2.2 u32 (`has_large_chunk`).
 
 use std::ops::Range;
+use std::slice;
 
 use bytes::Bytes;
 use glaive_codec::ByteCursor;
@@ -24,6 +25,7 @@ use super::dictionary::Dictionary;
 use super::dictionary_column::Mapping;
 use super::layers::{ColumnPath, Layers};
 use super::levels::SlotLevels;
+use super::ranges;
 use super::sink::{ColumnSink, Values};
 use crate::container::PageInfo;
 use crate::proto::lance::encodings21::{
@@ -308,14 +310,30 @@ impl MiniBlockPage {
         let n = (state.value(chunk + 1) - state.value(chunk)) as usize;
         let level_streams = [self.rep_codec.is_some(), self.def_codec.is_some()];
         let buffers = ChunkBuffers::parse(bytes, level_streams, self.values.num_buffers(), self.large)?;
+        let first_row = match &state.rows {
+            Some(rows) => rows.first_row(chunk),
+            None => state.value(chunk),
+        };
+        if self.rep_codec.is_none() && self.def_codec.is_none() {
+            // One valid value a row. Chunks are small, so a list of ranges in each would cost as much as the values.
+            let all = 0..n as u64;
+            let is_whole = rows
+                .iter()
+                .any(|r| r.start <= first_row && r.end >= first_row + all.end);
+            let clipped;
+            let wanted = if is_whole {
+                slice::from_ref(&all)
+            } else {
+                clipped = ranges::clip(rows, first_row..first_row + all.end);
+                &clipped
+            };
+            out.structure.push_valid(ranges::count(wanted) as usize);
+            return self.decode_values(state, &buffers, n, wanted, scratch, &mut out.values);
+        }
         let levels = self.levels(&buffers, n)?;
         if let Some(rows) = &state.rows {
             rows.check(chunk, &levels, &self.layers)?;
         }
-        let first_row = state
-            .rows
-            .as_ref()
-            .map_or(state.value(chunk), |rows| rows.first_row(chunk));
         let slots = levels.slots_of(&self.layers, first_row, rows);
         let wanted: Vec<_> = slots
             .iter()
@@ -325,17 +343,30 @@ impl MiniBlockPage {
         slots
             .iter()
             .for_each(|slots| levels.push(&self.layers, slots, out));
-        let keyed = matches!(out.values, Values::Dictionary(_));
+        self.decode_values(state, &buffers, n, &wanted, scratch, &mut out.values)
+    }
+
+    /// Appends the values `wanted` of a chunk of `n`.
+    fn decode_values(
+        &self,
+        state: &MiniBlockState,
+        buffers: &ChunkBuffers<'_>,
+        n: usize,
+        wanted: &[Range<u64>],
+        scratch: &mut Scratch,
+        out: &mut Values,
+    ) -> Result<()> {
+        let keyed = matches!(out, Values::Dictionary(_));
         if !keyed && state.dictionary.is_none() {
             return self
                 .values
-                .decode(&self.chunk_shape, &buffers.values, n, &wanted, &mut out.values);
+                .decode(&self.chunk_shape, &buffers.values, n, wanted, out);
         }
         let Scratch { values, mapping } = scratch;
         values.clear();
         self.values
-            .decode(&self.chunk_shape, &buffers.values, n, &wanted, values)?;
-        match (&mut out.values, &state.dictionary, mapping) {
+            .decode(&self.chunk_shape, &buffers.values, n, wanted, values)?;
+        match (out, &state.dictionary, mapping) {
             (Values::Dictionary(keyed), Some(dictionary), Some(mapping)) => {
                 keyed.push_indices(dictionary, mapping, values)
             }
@@ -577,21 +608,19 @@ impl<'a> ChunkBuffers<'a> {
         } else {
             None
         };
-        let mut sizes = Vec::with_capacity(num_buffers);
-        for _ in 0..num_buffers {
-            sizes.push(if large {
-                cursor.u32()? as usize
-            } else {
-                usize::from(cursor.u16()?)
-            });
-        }
+        let width = if large { 4 } else { 2 };
+        let mut sizes = ByteCursor::new(cursor.take(num_buffers.saturating_mul(width))?);
         skip_padding(&mut cursor)?;
         let rep = rep_size.map(|size| padded(&mut cursor, size)).transpose()?;
         let def = def_size.map(|size| padded(&mut cursor, size)).transpose()?;
-        let values = sizes
-            .into_iter()
-            .map(|size| padded(&mut cursor, size))
-            .collect::<Result<_>>()?;
+        let mut values = Vec::with_capacity(num_buffers);
+        for _ in 0..num_buffers {
+            let size = match large {
+                true => sizes.u32()? as usize,
+                false => usize::from(sizes.u16()?),
+            };
+            values.push(padded(&mut cursor, size)?);
+        }
         cursor.expect_end()?;
         Ok(Self {
             num_levels,
