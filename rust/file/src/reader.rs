@@ -13,6 +13,7 @@ use arrow_schema::SchemaRef;
 
 use crate::assemble::{self, Built, assemble};
 use crate::container::{BufferRange, FileTail};
+use crate::decoded::{DecodeCounter, DecodeStats};
 use crate::io::ReadAt;
 use crate::leaves::{LeafField, leaf_fields};
 use crate::schema::{Field, Schema};
@@ -29,6 +30,7 @@ pub struct FileReader {
     pages: Vec<OnceLock<Vec<Arc<Page>>>>,
     /// Parsed columns of a 2.0 file.
     columns_v2_0: v2_0::ColumnCache,
+    decoded: DecodeCounter,
 }
 
 /// Which rows to read.
@@ -76,6 +78,7 @@ impl FileReader {
             schema: OnceLock::new(),
             pages,
             columns_v2_0,
+            decoded: DecodeCounter::default(),
         })
     }
 
@@ -92,6 +95,16 @@ impl FileReader {
     /// The bytes, for statistics of reads.
     pub fn source(&self) -> &Arc<dyn ReadAt> {
         &self.source
+    }
+
+    /// What has been decoded of this file since it was opened.
+    pub fn decode_stats(&self) -> DecodeStats {
+        self.decoded.get()
+    }
+
+    /// Counts what is decoded.
+    pub(crate) fn decoded(&self) -> &DecodeCounter {
+        &self.decoded
     }
 
     /// Container metadata: footer, columns, global buffers.
@@ -404,6 +417,7 @@ impl<'a> Leaf<'a> {
                 .map_err(|e| e.context(read.place()))
                 .context(|| reader.path())?;
         }
+        reader.decoded.add(plan.reads.len(), sink.chunks);
         if sink.structure.rows() != rows {
             let found = sink.structure.rows();
             return Err(
@@ -439,6 +453,9 @@ fn fetch(plans: &mut [LeafPlan<'_>]) -> Result<()> {
 }
 
 fn fetch_file(reader: &FileReader, reads: &mut [&mut PageRead]) -> Result<()> {
+    let pages = uninitialised(reads);
+    let mut guards: Vec<_> = pages.iter().map(|page| page.initialise()).collect();
+    reads.iter_mut().for_each(|read| read.look_again());
     loop {
         let (mut wanted, mut counts) = (Vec::new(), Vec::with_capacity(reads.len()));
         for read in reads.iter_mut() {
@@ -459,7 +476,21 @@ fn fetch_file(reader: &FileReader, reads: &mut [&mut PageRead]) -> Result<()> {
                 .map_err(|e| e.context(read.place()))
                 .context(|| reader.path())?;
         }
+        // The first round brought the initial buffers.
+        guards.clear();
     }
+}
+
+/// The pages whose initial buffers are to be read, each once, in an order that all threads share: so that none waits for
+/// one that waits for it.
+fn uninitialised(reads: &[&mut PageRead]) -> Vec<Arc<Page>> {
+    let mut pages: Vec<_> = reads
+        .iter()
+        .filter_map(|read| read.uninitialised().cloned())
+        .collect();
+    pages.sort_by_key(Arc::as_ptr);
+    pages.dedup_by(|a, b| Arc::ptr_eq(a, b));
+    pages
 }
 
 /// Rows times columns from which starting threads pays.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::ArrayRef;
-use glaive_file::batches::Windows;
+use glaive_file::batches::{Readahead, Windows};
 use glaive_file::{
     BatchSize, Context, Error, Field, FieldSource, FileReader, FileVersion, ReadOptions, Result, Rows, json,
     read_fields,
@@ -137,8 +137,9 @@ impl OpenFiles {
         total: u64,
         wanted: u64,
         size: BatchSize,
+        readahead: Readahead,
     ) -> Result<Windows> {
-        Windows::new(&self.sources(), fields, total, wanted, size)
+        Windows::new(&self.sources(), fields, total, wanted, size, readahead)
     }
 
     fn sources(&self) -> Vec<FieldSource<'_>> {
