@@ -33,6 +33,8 @@ help:
 	@echo 'make bench   cargo bench'
 	@echo 'make fuzz    a million mutated files'
 	@echo 'make bench-compare   glaive, pylance, Parquet and Vortex on the same data; ARGS="--only scan-text" picks'
+	@echo 'make matrix  every cell of the matrix of types, nestings, nulls, sizes and keys, both ways with pylance'
+	@echo 'make bench-memory    peak memory of scans of a table of 5 GB'
 	@echo 'make clean   remove everything that was built'
 
 .PHONY: demo
@@ -47,6 +49,11 @@ test: $(VENV)/.installed $(VENV)/.dev-deps
 .PHONY: soak
 soak: $(VENV)/.installed $(VENV)/.dev-deps
 	GLAIVE_NESTED_TABLES=2000 $(BIN)/python -m pytest -n 2 tests/test_nested.py
+
+# Hours. GLAIVE_MATRIX=3/20 takes every twentieth table from number 3 on.
+.PHONY: matrix
+matrix: $(VENV)/.installed $(VENV)/.dev-deps
+	GLAIVE_MATRIX=$${GLAIVE_MATRIX:-0/1} $(BIN)/python -m pytest -n 2 -q tests/test_cells.py
 
 # GLAIVE_OLD_PYLANCE names the interpreters that have them, separated by colons.
 .PHONY: old
@@ -83,6 +90,10 @@ bench: cargo-found
 .PHONY: bench-compare
 bench-compare: $(VENV)/.bench-deps $(VENV)/.wheel-installed
 	@$(BIN)/python benches/compare --json target/bench-data/result.json $(ARGS)
+
+.PHONY: bench-memory
+bench-memory: $(VENV)/.bench-deps $(VENV)/.wheel-installed
+	@$(BIN)/python benches/memory $(ARGS)
 
 .PHONY: clean
 clean:

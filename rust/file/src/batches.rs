@@ -1,4 +1,9 @@
 //! From reads to batches: rows are read in windows of some megabytes, which are cut into batches without copying.
+//!
+//! A window ends where a page of the largest column ends, if it may. Where it starts inside of a page of another column, the
+//! chunk at the border is read and decoded for both windows: at most one chunk a column and window. Everything else of a
+//! 2.1 or 2.2 file is read and decoded once, also what a page is read with (chunk words, dictionary), which the first
+//! thread that comes to a page reads for all. The dictionaries of 2.0 pages may be read by several threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -6,7 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, make_array};
 use arrow_data::transform::MutableArrayData;
 
-use crate::reader::FieldSource;
+use crate::parallel::cores;
+use crate::reader::{FieldSource, PARALLEL_VALUES};
 use crate::schema::Field;
 use crate::{Context, Error, Result};
 
@@ -79,6 +85,48 @@ impl DecodedRows {
     }
 }
 
+/// How far a scan runs ahead of its caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Readahead {
+    /// Threads beside the caller.
+    pub threads: usize,
+    /// Windows that may be in work or wait, beside the one that the caller cuts batches from.
+    pub depth: usize,
+    /// Most batches of a window.
+    pub window_batches: u64,
+}
+
+impl Readahead {
+    /// For reading so many values (rows times fields), of which at most `batches` batches may be read before they are asked
+    /// for. `None` leaves it to the machine, which is also the most.
+    pub fn new(values: u64, size: BatchSize, batches: Option<usize>) -> Self {
+        let most = cores() + 2;
+        let allowed = batches.map(|n| n.saturating_add(1));
+        let windows = match allowed {
+            _ if values < PARALLEL_VALUES as u64 => 1,
+            None => most + 1,
+            Some(allowed) => (allowed / batches_of_a_chunk(size)).clamp(allowed.min(2), most),
+        };
+        Self {
+            threads: if windows > 1 { cores() - 1 } else { 0 },
+            depth: windows - 1,
+            window_batches: match (allowed, size) {
+                (None, _) => u64::MAX,
+                (Some(_), BatchSize::Large) => 1,
+                (Some(allowed), BatchSize::Rows(_)) => (allowed / windows) as u64,
+            },
+        }
+    }
+}
+
+/// Batches that a window needs so that it need not decode chunks for its neighbours.
+fn batches_of_a_chunk(size: BatchSize) -> usize {
+    match size {
+        BatchSize::Rows(rows) => (CHUNK_ROWS as usize).div_ceil(rows.max(1)),
+        BatchSize::Large => 1,
+    }
+}
+
 /// Where the reads of one file, or of the files of one fragment, are cut.
 #[derive(Debug)]
 pub struct Windows {
@@ -88,6 +136,7 @@ pub struct Windows {
     /// they are, and is decoded in one piece.
     page_ends: Vec<u64>,
     size: BatchSize,
+    most_batches: u64,
 }
 
 impl Windows {
@@ -101,6 +150,7 @@ impl Windows {
         total: u64,
         wanted: u64,
         size: BatchSize,
+        readahead: Readahead,
     ) -> Result<Self> {
         let mut largest = (0, Vec::new());
         let mut stored = 0u64;
@@ -132,6 +182,7 @@ impl Windows {
                 .clamp(FEWEST_BYTES, STORED_BYTES),
             page_ends: largest.1,
             size,
+            most_batches: readahead.window_batches.max(1),
         })
     }
 
@@ -141,7 +192,9 @@ impl Windows {
             .min(decoded.limit())
             .clamp(1, MOST_ROWS);
         match self.size {
-            BatchSize::Rows(size) => (rows / size as u64).max(1).saturating_mul(size as u64),
+            BatchSize::Rows(size) => (rows / size as u64)
+                .clamp(1, self.most_batches)
+                .saturating_mul(size as u64),
             BatchSize::Large if rows > CHUNK_ROWS => rows / CHUNK_ROWS * CHUNK_ROWS,
             BatchSize::Large => rows,
         }

@@ -4,6 +4,7 @@ mod assemble;
 pub mod batches;
 pub mod blob;
 pub mod container;
+mod decoded;
 pub mod environment;
 pub mod error;
 pub mod io;
@@ -20,6 +21,7 @@ pub mod version;
 pub mod writer;
 
 pub use batches::BatchSize;
+pub use decoded::DecodeStats;
 pub use environment::EncodingDefaults;
 pub use error::{Context, Error, ErrorKind, Result};
 pub use reader::{FieldSource, FileReader, ReadOptions, Rows, read_fields};

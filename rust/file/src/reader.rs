@@ -15,6 +15,7 @@ use prost::Message;
 use crate::assemble::{self, Built, assemble};
 use crate::blob::{self, BlobFiles};
 use crate::container::{BufferRange, FileTail};
+use crate::decoded::{DecodeCounter, DecodeStats};
 use crate::io::ReadAt;
 use crate::leaves::{LeafField, leaf_fields};
 use crate::proto::lance::encodings21::{PageLayout, page_layout::Layout};
@@ -34,6 +35,7 @@ pub struct FileReader {
     columns_v2_0: v2_0::ColumnCache,
     /// Opens what holds blobs outside of the file.
     blob_files: Option<Arc<dyn BlobFiles>>,
+    decoded: DecodeCounter,
 }
 
 /// Which rows to read.
@@ -82,6 +84,7 @@ impl FileReader {
             pages,
             columns_v2_0,
             blob_files: None,
+            decoded: DecodeCounter::default(),
         })
     }
 
@@ -111,6 +114,16 @@ impl FileReader {
     /// The bytes, for statistics of reads.
     pub fn source(&self) -> &Arc<dyn ReadAt> {
         &self.source
+    }
+
+    /// What has been decoded of this file since it was opened.
+    pub fn decode_stats(&self) -> DecodeStats {
+        self.decoded.get()
+    }
+
+    /// Counts what is decoded.
+    pub(crate) fn decoded(&self) -> &DecodeCounter {
+        &self.decoded
     }
 
     /// Container metadata: footer, columns, global buffers.
@@ -451,6 +464,7 @@ impl<'a> Leaf<'a> {
                 .map_err(|e| e.context(read.place()))
                 .context(|| reader.path())?;
         }
+        reader.decoded.add(plan.reads.len(), sink.chunks);
         if sink.structure.rows() != rows {
             let found = sink.structure.rows();
             return Err(
@@ -498,6 +512,9 @@ fn fetch(plans: &mut [LeafPlan<'_>]) -> Result<()> {
 }
 
 fn fetch_file(reader: &FileReader, reads: &mut [&mut PageRead]) -> Result<()> {
+    let pages = uninitialised(reads);
+    let mut guards: Vec<_> = pages.iter().map(|page| page.initialise()).collect();
+    reads.iter_mut().for_each(|read| read.look_again());
     loop {
         let (mut wanted, mut counts) = (Vec::new(), Vec::with_capacity(reads.len()));
         for read in reads.iter_mut() {
@@ -518,7 +535,21 @@ fn fetch_file(reader: &FileReader, reads: &mut [&mut PageRead]) -> Result<()> {
                 .map_err(|e| e.context(read.place()))
                 .context(|| reader.path())?;
         }
+        // The first round brought the initial buffers.
+        guards.clear();
     }
+}
+
+/// The pages whose initial buffers are to be read, each once, in an order that all threads share: so that none waits for
+/// one that waits for it.
+fn uninitialised(reads: &[&mut PageRead]) -> Vec<Arc<Page>> {
+    let mut pages: Vec<_> = reads
+        .iter()
+        .filter_map(|read| read.uninitialised().cloned())
+        .collect();
+    pages.sort_by_key(Arc::as_ptr);
+    pages.dedup_by(|a, b| Arc::ptr_eq(a, b));
+    pages
 }
 
 /// Rows times columns from which starting threads pays.

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
 
-use crate::batches::{BatchSize, Batches, DecodedRows, Windows};
-use crate::parallel::{Ahead, cores};
-use crate::reader::PARALLEL_VALUES;
+use crate::batches::{BatchSize, Batches, DecodedRows, Readahead, Windows};
+use crate::parallel::Ahead;
 use crate::schema::Schema;
 use crate::{Error, FieldSource, FileReader, ReadOptions, Result, Rows};
 
@@ -65,8 +64,10 @@ impl FileScan {
             columns: &own,
         };
         let rows = wanted.count();
-        let windows = Windows::new(&[source], &schema.fields, reader.num_rows()?, rows, size)?;
         let values = rows.saturating_mul(schema.fields.len() as u64);
+        let readahead = Readahead::new(values, size, readahead);
+        let total = reader.num_rows()?;
+        let windows = Windows::new(&[source], &schema.fields, total, rows, size, readahead)?;
         let decoded = DecodedRows::default();
         let plan = Plan {
             wanted,
@@ -74,7 +75,6 @@ impl FileScan {
             decoded: decoded.clone(),
             first: true,
         };
-        let (threads, depth) = ahead(values, readahead);
         let arrow: SchemaRef = schema.to_arrow().into();
         let read = move |window: Window| {
             let options = ReadOptions {
@@ -86,19 +86,9 @@ impl FileScan {
         };
         Ok(Self {
             schema: arrow,
-            batches: Batches::new(Ahead::new(plan, threads, depth, read), size),
+            batches: Batches::new(Ahead::new(plan, readahead.threads, readahead.depth, read), size),
         })
     }
-}
-
-/// Threads beside the caller and results that may wait, for reading so many values.
-pub fn ahead(values: u64, readahead: Option<usize>) -> (usize, usize) {
-    if values < PARALLEL_VALUES as u64 {
-        return (0, 1);
-    }
-    let most = cores() + 2;
-    let depth = readahead.map_or(most, |n| n.saturating_add(1).min(most));
-    (cores() - 1, depth)
 }
 
 impl Wanted {

@@ -18,7 +18,7 @@ use crate::v2_1::encode::{ColumnOptions, encode_page, null_in_required, value_by
 use crate::v2_1::slots_per_row;
 use crate::{Context, EncodingDefaults, Error, FileVersion, Result, json, parallel, v2_0};
 
-/// Bytes of values that make a page.
+/// Bytes of values that make a page. What came at once is not cut finer, however few bytes are to be collected.
 const PAGE_BYTES: usize = 8 << 20;
 
 /// Bytes of wide fixed-width values that make a page, if so many come at once. Rows of such pages are found by multiplication,
@@ -71,7 +71,8 @@ pub struct FileWriter {
     /// The columns of a 2.0 file; `columns` is empty then.
     columns_v2_0: Option<v2_0::Columns>,
     num_rows: u64,
-    page_bytes: usize,
+    /// Bytes to collect in a column before they are written.
+    cache_bytes: usize,
     options: WriterOptions,
     warnings: Vec<String>,
 }
@@ -113,9 +114,9 @@ impl FileWriter {
             }
         }
         let share = |total: u64| usize::try_from(total).unwrap_or(usize::MAX) / schema.fields.len().max(1);
-        let page_bytes = options.data_cache_bytes.map_or(PAGE_BYTES, share).max(1);
+        let cache_bytes = options.data_cache_bytes.map_or(PAGE_BYTES, share).max(1);
         let columns_v2_0 = match old {
-            true => Some(columns_v2_0(&schema, page_bytes, &options)?),
+            true => Some(columns_v2_0(&schema, cache_bytes, &options)?),
             false => None,
         };
         let container = ContainerWriter::new(sink, options.version, options.alignment);
@@ -127,7 +128,7 @@ impl FileWriter {
             blobs: BlobWriter::default(),
             columns_v2_0,
             num_rows: 0,
-            page_bytes,
+            cache_bytes,
             options,
             warnings,
         })
@@ -219,7 +220,7 @@ impl FileWriter {
             }
         }
         self.num_rows += batch.num_rows() as u64;
-        self.flush(self.page_bytes)
+        self.flush(self.cache_bytes)
     }
 
     /// Writes the rest, the metadata and the footer, and makes the file visible.
@@ -257,7 +258,7 @@ impl FileWriter {
             if column.rows > 0 && column.bytes >= threshold {
                 jobs.extend(
                     column
-                        .cut_pages(self.page_bytes, threshold == 0)
+                        .cut_pages(self.cache_bytes.max(PAGE_BYTES), threshold == 0)
                         .into_iter()
                         .map(|page| (number, page)),
                 );
@@ -284,7 +285,7 @@ impl FileWriter {
     }
 }
 
-fn columns_v2_0(schema: &Schema, page_bytes: usize, options: &WriterOptions) -> Result<v2_0::Columns> {
+fn columns_v2_0(schema: &Schema, cache_bytes: usize, options: &WriterOptions) -> Result<v2_0::Columns> {
     let max = match options.max_page_bytes {
         Some(0) => {
             return Err(Error::invalid_input(
@@ -297,7 +298,8 @@ fn columns_v2_0(schema: &Schema, page_bytes: usize, options: &WriterOptions) -> 
     let max = usize::try_from(max).unwrap_or(usize::MAX);
     v2_0::Columns::new(
         schema,
-        page_bytes.min(max),
+        cache_bytes.min(max),
+        cache_bytes.max(PAGE_BYTES).min(max),
         options.defaults.dict_threshold,
         options.threads,
     )

@@ -16,6 +16,8 @@ pub struct MemoryFile {
     bytes: Bytes,
     counter: IoCounter,
     pub ranges: Mutex<Vec<Range<u64>>>,
+    /// The ranges of each call.
+    rounds: Mutex<Vec<Vec<Range<u64>>>>,
 }
 
 impl MemoryFile {
@@ -24,7 +26,17 @@ impl MemoryFile {
             bytes: bytes.into(),
             counter: IoCounter::default(),
             ranges: Mutex::default(),
+            rounds: Mutex::default(),
         })
+    }
+
+    /// The ranges of each call since the last time they were asked for.
+    pub fn take_rounds(&self) -> Vec<Vec<Range<u64>>> {
+        std::mem::take(&mut self.rounds.lock().unwrap())
+    }
+
+    pub fn slice(&self, range: Range<u64>) -> &[u8] {
+        &self.bytes[range.start as usize..range.end as usize]
     }
 }
 
@@ -39,6 +51,7 @@ impl ReadAt for MemoryFile {
 
     fn read_ranges(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         self.ranges.lock().unwrap().extend(ranges.iter().cloned());
+        self.rounds.lock().unwrap().push(ranges.to_vec());
         let read = |range: &Range<u64>| {
             self.counter.add(range.end.saturating_sub(range.start));
             if range.start > range.end || range.end > self.len() {

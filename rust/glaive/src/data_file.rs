@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::ArrayRef;
-use glaive_file::batches::Windows;
+use glaive_file::batches::{Readahead, Windows};
 use glaive_file::blob::{BlobFiles, side_file_directory, side_file_name};
 use glaive_file::io::{LocalStorage, ReadAt, Storage};
 use glaive_file::{
@@ -176,8 +176,9 @@ impl OpenFiles {
         total: u64,
         wanted: u64,
         size: BatchSize,
+        readahead: Readahead,
     ) -> Result<Windows> {
-        Windows::new(&self.sources(), fields, total, wanted, size)
+        Windows::new(&self.sources(), fields, total, wanted, size, readahead)
     }
 
     fn sources(&self) -> Vec<FieldSource<'_>> {

@@ -12,7 +12,7 @@ use arrow_array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchReader};
 use arrow_buffer::BooleanBufferBuilder;
 use arrow_schema::{ArrowError, SchemaRef};
 use arrow_select::filter::filter;
-use glaive_file::batches::{Batches, DecodedRows, Windows};
+use glaive_file::batches::{Batches, DecodedRows, Readahead, Windows};
 use glaive_file::parallel::Ahead;
 use glaive_file::{BatchSize, BlobHandling, Context, Error, Result, Rows};
 
@@ -47,7 +47,7 @@ pub struct ScanOptions {
     pub with_row_address: bool,
     /// What stands for the values of blob columns.
     pub blobs: BlobHandling,
-    /// Reads that may be under way before their rows are asked for. `None`: what suits the machine, which is also the most.
+    /// Batches that may be read before they are asked for. `None`: what suits the machine, which is also the most.
     pub readahead: Option<usize>,
 }
 
@@ -106,6 +106,7 @@ struct Plan {
     open: Option<(Arc<OpenPiece>, Range<u64>)>,
     projection: Arc<Projection>,
     size: BatchSize,
+    readahead: Readahead,
     decoded: DecodedRows,
     first: bool,
 }
@@ -130,12 +131,13 @@ impl Dataset {
             .iter()
             .fold(0u64, |sum, piece| sum.saturating_add(piece.rows()));
         let values = rows.saturating_mul(projection.fields.len() as u64);
-        let (threads, depth) = glaive_file::scan::ahead(values, options.readahead);
+        let readahead = Readahead::new(values, options.batch_size, options.readahead);
         let plan = Plan {
             pieces,
             open: None,
             projection: projection.clone(),
             size: options.batch_size,
+            readahead,
             decoded: match reads_blobs {
                 true => DecodedRows::with_first(BLOB_ROWS),
                 false => DecodedRows::default(),
@@ -146,7 +148,10 @@ impl Dataset {
         let read = move |window: Window| window.read(&projection, &decoded);
         Ok(Scan {
             schema,
-            batches: Batches::new(Ahead::new(plan, threads, depth, read), options.batch_size),
+            batches: Batches::new(
+                Ahead::new(plan, readahead.threads, readahead.depth, read),
+                options.batch_size,
+            ),
         })
     }
 }
@@ -197,7 +202,12 @@ impl Piece {
         self.live.end - self.live.start
     }
 
-    fn open(self, projection: &Projection, size: BatchSize) -> Result<(Arc<OpenPiece>, Range<u64>)> {
+    fn open(
+        self,
+        projection: &Projection,
+        size: BatchSize,
+        readahead: Readahead,
+    ) -> Result<(Arc<OpenPiece>, Range<u64>)> {
         let Self {
             fragment,
             live,
@@ -207,7 +217,8 @@ impl Piece {
         let files = dataset
             .cache()
             .open(dataset.storages(), fragment.metadata(), fields)?;
-        let windows = files.windows(fields, fragment.physical_rows()?, live.end - live.start, size)?;
+        let wanted = live.end - live.start;
+        let windows = files.windows(fields, fragment.physical_rows()?, wanted, size, readahead)?;
         let deletions = fragment.deletions()?;
         let piece = OpenPiece {
             fragment,
@@ -229,7 +240,7 @@ impl Iterator for Plan {
             None => {
                 let piece = self.pieces.pop_front()?;
                 let id = piece.fragment.id();
-                match piece.open(&self.projection, self.size) {
+                match piece.open(&self.projection, self.size, self.readahead) {
                     Ok(open) => open,
                     Err(e) => return Some(Err(e.context(format!("fragment {id}")))),
                 }

@@ -20,5 +20,6 @@ mod hostile;
 mod manifests;
 mod old_tables;
 mod reads;
+mod scans;
 mod v2_0;
 mod writes;

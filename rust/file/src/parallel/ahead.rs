@@ -1,7 +1,7 @@
 //! A pipeline: threads work on the next tasks while the caller is busy with the results of former ones.
 //!
-//! Results come in the order of the tasks. At most `depth` of them are in work or wait to be taken, which bounds the
-//! memory. The caller helps while it waits, so without threads (one core, a limit of threads, a single task) the same code
+//! Results come in the order of the tasks. At most `depth` of them are in work or wait to be taken, beside the one that the
+//! caller took last, which bounds the memory. The caller helps while it waits, so without threads (one core, a limit of threads, a single task) the same code
 //! runs the tasks one by one.
 
 use std::collections::VecDeque;
@@ -60,7 +60,7 @@ impl<T: Send + 'static, R: Send + 'static> Ahead<T, R> {
         });
         Self {
             shared,
-            wanted: threads.min(depth.saturating_sub(1)),
+            wanted: threads.min(depth),
             threads: Vec::new(),
             process: std::process::id(),
         }

@@ -307,6 +307,7 @@ impl MiniBlockPage {
         scratch: &mut Scratch,
         out: &mut ColumnSink,
     ) -> Result<()> {
+        out.chunks += 1;
         let n = (state.value(chunk + 1) - state.value(chunk)) as usize;
         let level_streams = [self.rep_codec.is_some(), self.def_codec.is_some()];
         let buffers = ChunkBuffers::parse(bytes, level_streams, self.values.num_buffers(), self.large)?;

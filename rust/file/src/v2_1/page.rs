@@ -1,7 +1,7 @@
 //! One page, of whatever layout: what to read for given rows, and decoding it.
 
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use prost::Message;
@@ -23,6 +23,8 @@ pub struct Page {
     info: PageInfo,
     shape: ValueShape,
     layout: Layout,
+    /// Held while the initial buffers are read, so that threads which come to a page together read them once.
+    initialising: Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -80,12 +82,33 @@ impl Page {
             info,
             shape: shape.clone(),
             layout,
+            initialising: Mutex::default(),
         })
     }
 
     /// Where the page's rows and buffers are.
     pub fn info(&self) -> &PageInfo {
         &self.info
+    }
+
+    /// Waits until no other thread reads the initial buffers of the page.
+    pub fn initialise(&self) -> MutexGuard<'_, ()> {
+        self.initialising.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where reading `rows` begins, by what is known of the page.
+    fn first_stage(&self, rows: &[Range<u64>]) -> Stage {
+        let whole = ranges::is_all(rows, self.info.length);
+        match &self.layout {
+            Layout::MiniBlock(_, state) if state.get().is_some() => Stage::Data,
+            Layout::MiniBlock(..) if whole => Stage::Whole,
+            Layout::MiniBlock(..) => Stage::Init,
+            Layout::Constant(_, state) if state.get().is_some() => Stage::Ready,
+            Layout::Constant(..) => Stage::Init,
+            Layout::Blob(_) => Stage::Ready,
+            Layout::FullZip(_) if whole => Stage::Data,
+            Layout::FullZip(_) => Stage::Index,
+        }
     }
 }
 
@@ -124,17 +147,7 @@ impl PageRead {
             Layout::Blob(blob) => (blob.descriptors.clone(), Some(blob.layers.clone())),
             _ => (page, None),
         };
-        let whole = ranges::is_all(&rows, page.info.length);
-        let stage = match &page.layout {
-            Layout::MiniBlock(_, state) if state.get().is_some() => Stage::Data,
-            Layout::MiniBlock(..) if whole => Stage::Whole,
-            Layout::MiniBlock(..) => Stage::Init,
-            Layout::Constant(_, state) if state.get().is_some() => Stage::Ready,
-            Layout::Constant(..) => Stage::Init,
-            Layout::Blob(_) => Stage::Ready,
-            Layout::FullZip(_) if whole => Stage::Data,
-            Layout::FullZip(_) => Stage::Index,
-        };
+        let stage = page.first_stage(&rows);
         Self {
             page,
             column,
@@ -142,6 +155,18 @@ impl PageRead {
             stage,
             parts: Vec::new(),
             blob,
+        }
+    }
+
+    /// The page, if its initial buffers are to be read first.
+    pub fn uninitialised(&self) -> Option<&Arc<Page>> {
+        (self.stage == Stage::Init).then_some(&self.page)
+    }
+
+    /// Leaves out the initial buffers if another thread has read them meanwhile.
+    pub fn look_again(&mut self) {
+        if self.stage == Stage::Init {
+            self.stage = self.page.first_stage(&self.rows);
         }
     }
 

@@ -20,6 +20,8 @@ pub struct ColumnSink {
     pub values: Values,
     /// Validity and offsets of every node of the path.
     pub structure: Structure,
+    /// Chunks of mini-block pages that were decoded.
+    pub chunks: u64,
 }
 
 impl ColumnSink {
@@ -28,6 +30,7 @@ impl ColumnSink {
         Self {
             values: Values::new(shape, rows),
             structure: Structure::new(path),
+            chunks: 0,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! One row of one column: how many reads, and how many bytes.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::*;
@@ -62,17 +63,29 @@ fn file() -> (Arc<MemoryFile>, FileReader) {
     (file, reader)
 }
 
-/// Sizes of the ranges that one row of a column takes.
-fn sizes(file: &MemoryFile, reader: &FileReader, column: &str, row: u64) -> Vec<u64> {
-    file.ranges.lock().unwrap().clear();
+/// A range of a buffer: column, buffer, first byte, length.
+type Part = (u32, usize, u64, u64);
+
+/// The ranges that one row of a column takes, each round one call.
+fn rounds(file: &MemoryFile, reader: &FileReader, column: &str, row: u64) -> Vec<Vec<Range<u64>>> {
+    file.take_rounds();
     reader
         .read(Some(&[column]), Rows::Indices(&[row]), &ReadOptions::default())
         .unwrap();
-    file.ranges
-        .lock()
-        .unwrap()
+    file.take_rounds()
+}
+
+fn ranges(reader: &FileReader, rounds: &[&[Part]]) -> Vec<Vec<Range<u64>>> {
+    let range = |&(column, buffer, start, length): &Part| {
+        let [page] = &reader.tail().column(column).unwrap().pages[..] else {
+            panic!("column {column} has several pages");
+        };
+        let start = page.buffers[buffer].position + start;
+        start..start + length
+    };
+    rounds
         .iter()
-        .map(|r| r.end - r.start)
+        .map(|round| round.iter().map(range).collect())
         .collect()
 }
 
@@ -80,28 +93,65 @@ fn sizes(file: &MemoryFile, reader: &FileReader, column: &str, row: u64) -> Vec<
 fn one_row_reads_what_it_needs() {
     let (file, reader) = file();
     let row = 30_000;
-    for (column, expected) in [
-        ("flat", &[4][..]),
-        ("nulls", &[1, 4]),
+    // Strings lie side by side: two end offsets give the bounds of one, and that of the one before its start.
+    const TEXT: u64 = 19;
+    let cases: &[(&str, &[&[Part]])] = &[
+        ("flat", &[&[(0, 0, 4 * row, 4)]]),
+        ("nulls", &[&[(1, 0, row / 8, 1), (1, 1, 4 * row, 4)]]),
         ("all_null", &[]),
-        ("text", &[16, 19]),
-        ("list", &[16, 8]),
-        // Two strings lie side by side: their offsets and the one before.
-        ("texts", &[16, 24, 38]),
-        ("deep", &[16, 24, 40, 76]),
-        ("packed", &[8]),
-        ("blob", &[16, 5]),
-    ] {
-        assert_eq!(sizes(&file, &reader, column, row), expected, "{column}");
+        (
+            "text",
+            &[&[(3, 0, 8 * (row - 1), 16)], &[(3, 1, TEXT * row, TEXT)]],
+        ),
+        ("list", &[&[(5, 0, 8 * (row - 1), 16)], &[(6, 0, 4 * 2 * row, 8)]]),
+        (
+            "texts",
+            &[
+                &[(7, 0, 8 * (row - 1), 16)],
+                &[(8, 0, 8 * (2 * row - 1), 24)],
+                &[(8, 1, TEXT * 2 * row, TEXT * 2)],
+            ],
+        ),
+        (
+            "deep",
+            &[
+                &[(9, 0, 8 * (row - 1), 16)],
+                &[(10, 0, 8 * (2 * row - 1), 24)],
+                &[(11, 0, 8 * (4 * row - 1), 40)],
+                &[(11, 1, TEXT * 4 * row, TEXT * 4)],
+            ],
+        ),
+        ("packed", &[&[(12, 0, 8 * row, 8)]]),
+    ];
+    for (column, expected) in cases {
+        let expected = ranges(&reader, expected);
+        assert_eq!(rounds(&file, &reader, column, row), expected, "{column}, cold");
+        assert_eq!(rounds(&file, &reader, column, row), expected, "{column}, warm");
     }
+    // A description, and the bytes themselves, which lie outside of the pages.
+    let lengths: Vec<_> = rounds(&file, &reader, "blob", row)
+        .into_iter()
+        .flatten()
+        .map(|range| range.end - range.start)
+        .collect();
+    assert_eq!(lengths, [16, 5]);
+}
+
+#[test]
+fn the_first_row_has_no_offset_before_it() {
+    let (file, reader) = file();
+    let expected = ranges(&reader, &[&[(3, 0, 0, 8)], &[(3, 1, 0, 19)]]);
+    assert_eq!(rounds(&file, &reader, "text", 0), expected);
 }
 
 #[test]
 fn a_dictionary_is_read_once() {
     let (file, reader) = file();
     // One index, two end offsets, three bytes.
-    assert_eq!(sizes(&file, &reader, "few", 30_000), [1, 16, 3]);
-    assert_eq!(sizes(&file, &reader, "few", 7), [1]);
+    let expected = ranges(&reader, &[&[(4, 0, 30_000, 1), (4, 1, 0, 16), (4, 2, 0, 3)]]);
+    assert_eq!(rounds(&file, &reader, "few", 30_000), expected);
+    let expected = ranges(&reader, &[&[(4, 0, 7, 1)]]);
+    assert_eq!(rounds(&file, &reader, "few", 7), expected);
 }
 
 #[test]

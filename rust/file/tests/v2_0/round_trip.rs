@@ -319,7 +319,7 @@ fn check_all(columns: impl Fn(usize, &str) -> Vec<Column>) {
         .zip([1000, 1, 2048, 300, 1025])
         .map(|(pattern, n)| batch(columns(n, pattern)))
         .collect();
-    // One page a batch, and pages that end inside of batches.
+    // One page a batch, and pages of several batches.
     for cache in [1, 60_000] {
         let options = WriterOptions {
             data_cache_bytes: Some(cache),

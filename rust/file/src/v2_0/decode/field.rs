@@ -363,6 +363,7 @@ fn plan_items<'a>(field: &Field, place: &str, items: Items<'a>, lists: &Lists) -
 fn decode_lists(offsets: &[PageReadOf<'_>]) -> Result<Lists> {
     let mut lists = Lists::default();
     for page in offsets {
+        page.reader.decoded().add(1, 0);
         let decoded = page.read.decode_lists(&mut lists);
         decoded.context(|| page.read.place())?;
     }
@@ -372,6 +373,7 @@ fn decode_lists(offsets: &[PageReadOf<'_>]) -> Result<Lists> {
 fn decode_leaf(data_type: &DataType, reads: &[PageReadOf<'_>], rows: usize) -> Result<ArrayRef> {
     let mut sink = Sink::new(data_type, rows)?;
     for page in reads {
+        page.reader.decoded().add(1, 0);
         page.read.decode(&mut sink).context(|| page.read.place())?;
     }
     if sink.len() != rows {

@@ -33,16 +33,24 @@ use page::PageJob;
 #[derive(Debug)]
 pub struct Columns {
     columns: Vec<Column>,
+    cache_bytes: usize,
     page_bytes: usize,
     threads: usize,
 }
 
 impl Columns {
-    /// The columns of a schema, whose pages hold about `page_bytes` bytes; 0 threads = the number of cores.
+    /// The columns of a schema, which are written when `cache_bytes` are collected, in pages of about `page_bytes` at most; 0
+    /// threads = the number of cores.
     ///
     /// # Errors
     /// `Unsupported` for types that 2.0 cannot store, `InvalidInput` for metadata that names no known encoding.
-    pub fn new(schema: &Schema, page_bytes: usize, dict_threshold: usize, threads: usize) -> Result<Self> {
+    pub fn new(
+        schema: &Schema,
+        cache_bytes: usize,
+        page_bytes: usize,
+        dict_threshold: usize,
+        threads: usize,
+    ) -> Result<Self> {
         let mut columns = Vec::new();
         for field in &schema.fields {
             column::of_field(field, &field.name, dict_threshold, &mut columns)?;
@@ -53,6 +61,7 @@ impl Columns {
         };
         Ok(Self {
             columns,
+            cache_bytes,
             page_bytes: page_bytes.max(1),
             threads,
         })
@@ -92,7 +101,7 @@ impl Columns {
         for (column, piece) in self.columns.iter_mut().zip(pieces) {
             column.push(piece, container)?;
         }
-        self.flush(self.page_bytes, container)
+        self.flush(self.cache_bytes, container)
     }
 
     /// Writes all pages that are left.

@@ -23,14 +23,18 @@ pub struct Dictionary {
     pub items: Items,
 }
 
-/// A dictionary of strings or binaries, if it saves space.
-pub fn of_variable(values: &LeafValues, options: &ColumnOptions) -> Result<Option<Dictionary>> {
+/// A dictionary of strings or binaries, if it saves space. Slots whose `null_levels` are not 0 need no item.
+pub fn of_variable(
+    values: &LeafValues,
+    null_levels: Option<&[u16]>,
+    options: &ColumnOptions,
+) -> Result<Option<Dictionary>> {
     let offset_bytes = usize::from(values.offset_bits / 8);
     // What the page would take otherwise: FSST halves text, and an offset a value is stored in any case.
     let plain = values.bytes.len() / if values.utf8 { 2 } else { 1 } + offset_bytes * values.len();
     let raw = values.bytes.len() + offset_bytes * values.len();
     let limits = Limits::new(values.len(), raw, plain, options);
-    let Some(found) = distinct(values.iter(), offset_bytes, &limits) else {
+    let Some(found) = distinct(values.iter(), null_levels, offset_bytes, &limits) else {
         return Ok(None);
     };
     let mut offsets = Vec::with_capacity(found.items.len() + 1);
@@ -49,7 +53,7 @@ pub fn of_variable(values: &LeafValues, options: &ColumnOptions) -> Result<Optio
         options,
     )?;
     Ok(Some(Dictionary {
-        indices: fixed::encode_indices(&found.indices, options)?,
+        indices: fixed::encode_indices(&found.indices, null_levels, options)?,
         items,
     }))
 }
@@ -64,7 +68,7 @@ pub fn of_fixed(
     let eligible = width == 16 || (width == 8 && options.version >= FileVersion::V2_2);
     let limits = Limits::new(bytes.len() / width, bytes.len(), plain, options);
     let found = match eligible {
-        true => distinct(bytes.chunks_exact(width), 0, &limits),
+        true => distinct(bytes.chunks_exact(width), None, 0, &limits),
         false => None,
     };
     let Some(found) = found else { return Ok(None) };
@@ -75,7 +79,7 @@ pub fn of_fixed(
         options,
     )?;
     Ok(Some(Dictionary {
-        indices: fixed::encode_indices(&found.indices, options)?,
+        indices: fixed::encode_indices(&found.indices, None, options)?,
         items,
     }))
 }
@@ -162,6 +166,7 @@ struct Distinct<'a> {
 /// Numbers the distinct values, or gives up as soon as a limit is passed.
 fn distinct<'a>(
     values: impl ExactSizeIterator<Item = &'a [u8]> + Clone,
+    null_levels: Option<&[u16]>,
     item_overhead: usize,
     limits: &Limits,
 ) -> Option<Distinct<'a>> {
@@ -176,7 +181,11 @@ fn distinct<'a>(
         indices: Vec::with_capacity(n),
         item_bytes: 0,
     };
-    for value in values {
+    for (slot, value) in values.enumerate() {
+        if null_levels.is_some_and(|levels| levels.get(slot).is_some_and(|&level| level != 0)) {
+            found.indices.push(0);
+            continue;
+        }
         let items = &found.items;
         let same = |&i: &u32| items.get(i as usize).is_some_and(|item| *item == value);
         let rehash = |&i: &u32| hasher.hash_one(items.get(i as usize).copied().unwrap_or_default());
@@ -201,7 +210,8 @@ fn distinct<'a>(
             }
         }
     }
-    Some(found)
+    // An index needs an item.
+    (!found.items.is_empty()).then_some(found)
 }
 
 /// Whether nearly all of a sample of 32 runs of 128 values differ: then building a table is wasted work.

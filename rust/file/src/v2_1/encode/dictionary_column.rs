@@ -11,7 +11,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
 use super::chunks::{self, Items};
-use super::leaf::{PageValues, zero_nulls};
+use super::leaf::{PageValues, fill_nulls};
 use super::levels::PageLevels;
 use super::options::ColumnOptions;
 use super::{EncodedPage, dictionary, fixed};
@@ -23,7 +23,7 @@ use crate::{Error, Result};
 pub struct DictionaryPage {
     /// Bytes of one key.
     width: usize,
-    /// Keys in order of the rows; 0 at null slots.
+    /// Keys in order of the rows.
     keys: Vec<u8>,
     /// The items: of fixed or variable width.
     items: Box<PageValues>,
@@ -58,7 +58,7 @@ impl DictionaryPage {
             }
         }
         if let Some(levels) = levels {
-            zero_nulls(width, &mut keys, levels);
+            fill_nulls(width, &mut keys, levels);
         }
         let items = Box::new(items);
         Ok(Some(Self {

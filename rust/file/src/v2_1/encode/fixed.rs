@@ -4,6 +4,7 @@ use glaive_codec::bitpack::{Lane, bit_width, inline};
 use glaive_codec::rle;
 
 use super::chunks::{Chunk, ChunkedValues, sizes};
+use super::leaf::fill_nulls;
 use super::message;
 use super::options::{Bss, ColumnOptions, Compression};
 use crate::Result;
@@ -155,9 +156,16 @@ impl FixedPlan<'_> {
     }
 }
 
-/// Encodes u32 indices.
-pub fn encode_indices(indices: &[u32], options: &ColumnOptions) -> Result<ChunkedValues> {
-    let bytes: Vec<u8> = indices.iter().flat_map(|i| i.to_le_bytes()).collect();
+/// Encodes u32 indices. Where `null_levels` are not 0, any index will do.
+pub fn encode_indices(
+    indices: &[u32],
+    null_levels: Option<&[u16]>,
+    options: &ColumnOptions,
+) -> Result<ChunkedValues> {
+    let mut bytes: Vec<u8> = indices.iter().flat_map(|i| i.to_le_bytes()).collect();
+    if let Some(levels) = null_levels {
+        fill_nulls(4, &mut bytes, levels);
+    }
     plan(4, &bytes, options).encode(&bytes)
 }
 

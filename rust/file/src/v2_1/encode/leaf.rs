@@ -77,7 +77,7 @@ impl LeafValues {
     }
 }
 
-/// The values of one page; null slots hold zero bits or no bytes.
+/// The values of one page; null slots hold zero bits, no bytes, or the value before them.
 #[derive(Debug)]
 pub enum PageValues {
     /// The null type.
@@ -234,12 +234,12 @@ fn join_fixed(width: usize, arrays: &[ArrayRef], levels: Option<&[u16]>) -> Resu
         );
     }
     if let Some(levels) = levels {
-        zero_nulls(width, &mut bytes, levels);
+        fill_nulls(width, &mut bytes, levels);
     }
     Ok(bytes)
 }
 
-/// Joins lists. Items of null rows are left out of the validity, and their bytes are zero.
+/// Joins lists. Items of null rows are left out of the validity.
 fn join_lists(
     dimensions: &[u32],
     bits: u32,
@@ -309,20 +309,32 @@ fn item_validity(items: &[ArrayRef], per_value: usize, levels: Option<&[u16]>) -
     nulls.then_some(bitmap)
 }
 
-/// Null slots may hold anything in Arrow; zeros pack best and give nothing away.
-pub fn zero_nulls(width: usize, bytes: &mut [u8], levels: &[u16]) {
-    fn mask<const W: usize>(bytes: &mut [u8], levels: &[u16]) {
+/// Nulls in a row that take a value: as many as one run length counts.
+const MOST_FILLED: u8 = 255;
+
+/// Null slots may hold anything in Arrow. They take the value before them, so that nulls do not interrupt runs; a long row of
+/// nulls becomes zeros, which pack best, and so do wide values.
+pub fn fill_nulls(width: usize, bytes: &mut [u8], levels: &[u16]) {
+    fn repeat<const W: usize>(bytes: &mut [u8], levels: &[u16]) {
+        let (mut last, mut filled) = ([0; W], 0);
         for (value, &level) in bytes.as_chunks_mut::<W>().0.iter_mut().zip(levels) {
-            let keep = if level == 0 { 0xff } else { 0 };
-            value.iter_mut().for_each(|b| *b &= keep);
+            if level == 0 {
+                (last, filled) = (*value, 0);
+                continue;
+            }
+            match filled {
+                MOST_FILLED => last = [0; W],
+                _ => filled += 1,
+            }
+            *value = last;
         }
     }
     match width {
-        1 => mask::<1>(bytes, levels),
-        2 => mask::<2>(bytes, levels),
-        4 => mask::<4>(bytes, levels),
-        8 => mask::<8>(bytes, levels),
-        16 => mask::<16>(bytes, levels),
+        1 => repeat::<1>(bytes, levels),
+        2 => repeat::<2>(bytes, levels),
+        4 => repeat::<4>(bytes, levels),
+        8 => repeat::<8>(bytes, levels),
+        16 => repeat::<16>(bytes, levels),
         _ => {
             for (value, _) in bytes
                 .chunks_exact_mut(width)

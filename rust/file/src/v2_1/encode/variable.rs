@@ -25,7 +25,7 @@ pub fn encode(
     levels: &PageLevels,
     options: &ColumnOptions,
 ) -> Result<Option<EncodedPage>> {
-    if let Some(dictionary) = dictionary::of_variable(values, options)? {
+    if let Some(dictionary) = dictionary::of_variable(values, levels.of_values(), options)? {
         return Ok(chunks::mini_block(
             dictionary.indices,
             Some(dictionary.items),
