@@ -24,15 +24,16 @@ pub fn encode(
     };
     let [
         PageValues::Fixed { bytes: positions, .. },
-        PageValues::Fixed { .. },
+        PageValues::Fixed { bytes: sizes, .. },
     ] = parts.as_mut_slice()
     else {
         return Err(wrong());
     };
-    let words = positions.as_chunks_mut::<8>().0.iter_mut();
-    for (position, level) in words.zip(levels.def().unwrap_or_default()) {
+    let positions = positions.as_chunks_mut::<8>().0.iter_mut();
+    let sizes = sizes.as_chunks_mut::<8>().0.iter_mut();
+    for ((position, size), level) in positions.zip(sizes).zip(levels.def().unwrap_or_default()) {
         if *level > 0 {
-            *position = (u64::from(*level) << 16).to_le_bytes();
+            (*position, *size) = ((u64::from(*level) << 16).to_le_bytes(), [0; 8]);
         }
     }
     let page = packed::encode(&parts, &PageLevels::all_valid(levels.values()), options)?;
