@@ -50,7 +50,7 @@ test: $(VENV)/.installed $(VENV)/.dev-deps
 soak: $(VENV)/.installed $(VENV)/.dev-deps
 	GLAIVE_NESTED_TABLES=2000 $(BIN)/python -m pytest -n 2 tests/test_nested.py
 
-# Hours. GLAIVE_MATRIX=3/20 takes every twentieth table from number 3 on.
+# About 20 minutes. GLAIVE_MATRIX=3/20 takes every twentieth table from number 3 on.
 .PHONY: matrix
 matrix: $(VENV)/.installed $(VENV)/.dev-deps
 	GLAIVE_MATRIX=$${GLAIVE_MATRIX:-0/1} $(BIN)/python -m pytest -n 2 -q tests/test_cells.py

@@ -26,7 +26,7 @@ import pytest
 
 import glaive
 import glaive.file
-from cells import PAGED, VECTORS, Cell, by_table, make, pairs, product
+from cells import PAGED, VARIABLE, VECTORS, Cell, by_table, make, pairs, product
 
 pytestmark = pytest.mark.foreign_panics
 
@@ -66,6 +66,18 @@ FAILURES = [
         "vectors of booleans with null items in full-zip pages: panics while reading",
         Cell("bool", "list of vectors", "random", 4097, "2.2", "fullzip"),
         lambda cell: in_vector(cell) and cell.leaf == "bool" and cell.key.startswith("fullzip"),
+    ),
+    Failure(
+        "dictionaries of one long page, read in several batches: keys overflow while they are joined",
+        Cell("dictionary", "list x 5", "some", 4096, "2.2", ""),
+        lambda cell: cell.leaf == "dictionary" and cell.rows >= 4095 and bool(cell.nodes),
+    ),
+    Failure(
+        "packed structs of fixed width in full-zip pages: refused while writing",
+        Cell("float64", "packed", "none", 4097, "2.1", "fullzip"),
+        lambda cell: (
+            cell.nesting == "packed" and cell.key.startswith("fullzip") and cell.leaf not in VARIABLE
+        ),
     ),
 ]
 

@@ -596,3 +596,35 @@ fn thresholds_of_dictionaries() {
         }
     }
 }
+
+#[test]
+fn pages_of_one_dictionary_keep_its_keys() {
+    // 100 items in each of five pages: more than keys of 8 bits, were they joined one after another.
+    let items: ArrayRef = Arc::new(StringArray::from_iter_values(
+        (0..100).map(|i| format!("item {i}")),
+    ));
+    let page = |null: bool| {
+        let keys = Int8Array::from_iter((0..1000).map(|i| (!null || i % 7 > 0).then_some((i % 100) as i8)));
+        let array: ArrayRef = Arc::new(DictionaryArray::new(keys, items.clone()));
+        RecordBatch::try_from_iter_with_nullable([("d", array, true)]).unwrap()
+    };
+    let batches: Vec<_> = [false, true, true, false, true].into_iter().map(page).collect();
+    let options = WriterOptions {
+        data_cache_bytes: Some(1),
+        ..options(FileVersion::V2_0)
+    };
+    let reader = open(write(&batches, options).unwrap());
+    assert_eq!(reader.tail().column(0).unwrap().pages.len(), 5);
+    let found = reader
+        .read(None, Rows::Range(0..5000), &ReadOptions::default())
+        .unwrap();
+    for (i, batch) in batches.iter().enumerate() {
+        let found = found.column(0).slice(i * 1000, 1000);
+        let strings = |array: &ArrayRef| -> Vec<Option<String>> {
+            let array = array.as_any().downcast_ref::<DictionaryArray<types::Int8Type>>();
+            let array = array.unwrap().downcast_dict::<StringArray>().unwrap();
+            array.into_iter().map(|text| text.map(str::to_owned)).collect()
+        };
+        assert_eq!(strings(&found), strings(batch.column(0)), "page {i}");
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, NullArray, StructArray, make_array, new_null_array};
 use arrow_buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer};
 use arrow_data::ArrayData;
@@ -325,6 +326,7 @@ fn concat(data_type: &DataType, pieces: &[ArrayRef]) -> Result<ArrayRef> {
         [] => Ok(new_null_array(data_type, 0)),
         [only] => Ok(only.clone()),
         _ => {
+            let pieces = share_items(pieces);
             let pieces: Vec<&dyn Array> = pieces.iter().map(AsRef::as_ref).collect();
             arrow_select::concat::concat(&pieces).map_err(|e| {
                 Error::unsupported(format!(
@@ -333,6 +335,24 @@ fn concat(data_type: &DataType, pieces: &[ArrayRef]) -> Result<ArrayRef> {
             })
         }
     }
+}
+
+/// Dictionary arrays with the items of the one that has the most, if the items of all others begin those. Pages mostly have
+/// the same dictionary, but for an item that is null, and joined they must not take several times the keys.
+fn share_items(pieces: &[ArrayRef]) -> Vec<ArrayRef> {
+    let items = |piece: &ArrayRef| Some(piece.as_any_dictionary_opt()?.values().clone());
+    let longest = pieces.iter().filter_map(items).max_by_key(|items| items.len());
+    let Some(longest) = longest else {
+        return pieces.to_vec();
+    };
+    let shared = pieces.iter().map(|piece| {
+        let dictionary = piece.as_any_dictionary_opt()?;
+        let own = dictionary.values();
+        let same = longest.slice(0, own.len()).to_data() == own.to_data();
+        same.then(|| dictionary.with_values(longest.clone()))
+    });
+    let shared: Option<Vec<_>> = shared.collect();
+    shared.unwrap_or_else(|| pieces.to_vec())
 }
 
 impl FixedData {
