@@ -25,7 +25,11 @@ pub mod transaction;
 mod versions;
 pub mod write;
 
-pub use dataset::{Dataset, FragmentHandle, OpenOptions, VersionInfo, VersionSummary};
+pub use commit::CommitOptions;
+pub use dataset::{
+    ColumnAlteration, Dataset, Deleted, FragmentHandle, OpenOptions, RetryOptions, VersionInfo,
+    VersionSummary,
+};
 pub use glaive_file::BatchSize;
 pub use glaive_file::{Error, ErrorKind, Field, FileVersion, LogicalType, Result, Schema, io};
 pub use scan::{Scan, ScanOptions};

@@ -12,13 +12,14 @@ use glaive_file::container::Alignment;
 use glaive_file::io::{LocalStorage, Storage};
 use glaive_file::{Error, FileVersion, Result, Schema};
 
-use crate::commit::{CommitFailure, Committed, already_exists, commit, commit_new};
+use crate::commit::{CommitFailure, CommitOptions, Committed, already_exists, commit, commit_new};
 use crate::dataset::{Dataset, OpenOptions};
 use crate::manifest::{DETACHED, Fragment, Naming};
 use crate::projection::RESERVED;
 use crate::transaction::{Operation, Transaction};
 use crate::versions::VersionStore;
 use append_schema::fields_for_append;
+pub(crate) use files::check_nulls;
 use files::{FragmentWriter, WrittenFiles};
 
 /// What to do with a table that exists.
@@ -211,11 +212,11 @@ fn create(
     let version = params.data_storage_version.unwrap_or_default();
     let mut written = WrittenFiles::new(storage);
     let operation = stage_overwrite(schema, version, reader, params, &mut written)?;
-    let committed = commit_new(storage, naming, &params.transaction(0, operation));
     let store = VersionStore {
         storage: storage.clone(),
         naming,
     };
+    let committed = commit_new(&store, &params.transaction(0, operation));
     conclude(store, written, committed)
 }
 
@@ -247,7 +248,7 @@ fn append(
     let mut written = WrittenFiles::new(&dataset.store().storage);
     let fragments = FragmentWriter::new(schema, version, params, &mut written).write_all(reader)?;
     let transaction = params.transaction(dataset.version(), Operation::Append { fragments });
-    let committed = commit(dataset.store(), dataset.manifest(), &transaction);
+    let committed = commit(dataset.store(), &transaction, &CommitOptions::default());
     conclude(dataset.store().clone(), written, committed)
 }
 
@@ -263,11 +264,8 @@ fn overwrite(
         .unwrap_or(dataset.data_storage_version());
     let mut written = WrittenFiles::new(&dataset.store().storage);
     let operation = stage_overwrite(schema, version, reader, params, &mut written)?;
-    let committed = commit(
-        dataset.store(),
-        dataset.manifest(),
-        &params.transaction(dataset.version(), operation),
-    );
+    let transaction = params.transaction(dataset.version(), operation);
+    let committed = commit(dataset.store(), &transaction, &CommitOptions::default());
     conclude(dataset.store().clone(), written, committed)
 }
 
@@ -333,12 +331,9 @@ fn conclude(
     committed: Result<Committed, CommitFailure>,
 ) -> Result<Dataset> {
     match committed {
-        Ok(Committed {
-            manifest,
-            index_section,
-        }) => {
+        Ok(Committed { manifest, indices }) => {
             written.keep();
-            Ok(Dataset::new(store, manifest, index_section))
+            Ok(Dataset::new(store, manifest, indices))
         }
         Err(CommitFailure {
             error,
