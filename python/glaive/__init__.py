@@ -20,15 +20,19 @@ if TYPE_CHECKING:
     from glaive.dataset import LanceDataset, dataset, write_dataset
     from glaive.fragment import DataFile, FragmentMetadata, LanceFragment
     from glaive.scanner import LanceScanner
+    from glaive.transaction import DatasetBasePath, LanceOperation, Transaction
 
     __version__: str
 
 __all__ = [
     "DataFile",
+    "DatasetBasePath",
     "FragmentMetadata",
     "LanceDataset",
     "LanceFragment",
+    "LanceOperation",
     "LanceScanner",
+    "Transaction",
     "__version__",
     "dataset",
     "write_dataset",
@@ -37,15 +41,23 @@ __all__ = [
 # Public name -> the module that defines it.
 _HOMES = {
     "DataFile": "glaive.fragment",
+    "DatasetBasePath": "glaive.transaction",
     "FragmentMetadata": "glaive.fragment",
     "LanceDataset": "glaive.dataset",
     "LanceFragment": "glaive.fragment",
+    "LanceOperation": "glaive.transaction",
     "LanceScanner": "glaive.scanner",
+    "Transaction": "glaive.transaction",
     "__version__": "glaive._glaive",
     "dataset": "glaive.dataset",
     "write_dataset": "glaive.dataset",
 }
-_SUBMODULES = frozenset({"commit", "errors", "file", "fragment", "progress", "scanner", "schema", "types"})
+_SUBMODULES = frozenset(
+    {
+        *("bitmap", "commit", "errors", "file", "fragment", "indices", "progress", "scanner", "schema"),
+        *("transaction", "types"),
+    }
+)
 
 
 class _Package(ModuleType):

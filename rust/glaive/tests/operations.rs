@@ -320,7 +320,7 @@ fn segments_of_indices() {
         create(vec![merged.clone()], vec![first, second.clone()]),
     )
     .unwrap();
-    assert_eq!(dataset.indices().entries, [merged.clone()]);
+    assert_eq!(dataset.indices().entries, std::slice::from_ref(&merged));
     let dataset = commit(&dataset, create(vec![], vec![merged])).unwrap();
     assert!(dataset.indices().entries.is_empty());
 

@@ -151,9 +151,16 @@ fn merge_appends(transactions: &[Transaction]) -> Result<Transaction> {
     Ok(merged)
 }
 
-/// The transaction with what only the files can tell: their sizes. New columns must have the rows of their fragment.
+/// The transaction with what only the table and the files can tell: the version of an Overwrite or Restore that was
+/// computed from none, and the sizes of files. New columns must have the rows of their fragment.
 fn prepared(transaction: &Transaction, dataset: &Dataset) -> Result<Transaction> {
     let mut transaction = transaction.clone();
+    let operation = &transaction.operation;
+    if transaction.read_version == 0
+        && matches!(operation, Operation::Overwrite { .. } | Operation::Restore { .. })
+    {
+        transaction.read_version = dataset.latest_version()?;
+    }
     fill_sizes(&mut transaction.operation, dataset.storages())?;
     if let Operation::DataReplacement { replacements } = &transaction.operation {
         for group in replacements {

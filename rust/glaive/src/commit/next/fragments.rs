@@ -10,6 +10,18 @@ use crate::manifest::Fragment;
 use crate::transaction::{RewriteGroup, RewrittenIndex, Update};
 
 impl Next {
+    /// Adds fragments. An id that is in use already is replaced by a new one.
+    pub(super) fn append(&mut self, fragments: &[Fragment]) -> Result<()> {
+        let present = self.manifest.fragments.iter();
+        let mut used: HashSet<u32> = present.map(|fragment| fragment.id).collect();
+        let free = fragments.iter().cloned().map(|fragment| {
+            let id = if used.insert(fragment.id) { fragment.id } else { 0 };
+            Fragment { id, ..fragment }
+        });
+        let free = free.collect::<Vec<_>>();
+        self.add_fragments(&free)
+    }
+
     /// Adds fragments; those with id 0 get the next ids, others keep the one that was reserved for them.
     pub(super) fn add_fragments(&mut self, fragments: &[Fragment]) -> Result<()> {
         if fragments.is_empty() {

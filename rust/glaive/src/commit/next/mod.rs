@@ -87,7 +87,7 @@ impl Next {
     fn apply(&mut self, rebased: &Rebased<'_>, store: &VersionStore) -> Result<()> {
         let operation = &rebased.transaction.operation;
         match operation {
-            Operation::Append { fragments } => self.add_fragments(fragments),
+            Operation::Append { fragments } => self.append(fragments),
             Operation::Delete {
                 updated_fragments,
                 deleted_fragment_ids,
@@ -207,13 +207,14 @@ impl Next {
         manifest.data_version = data_version.unwrap_or(manifest.data_version);
         self.indices = IndexSection::default();
         schema::check(schema)?;
-        // Whatever ids they carry, they get new ones.
-        let unassigned = fragments
-            .iter()
-            .cloned()
-            .map(|fragment| Fragment { id: 0, ..fragment });
-        self.add_fragments(&unassigned.collect::<Vec<_>>())
+        self.append(&without_ids(fragments))
     }
+}
+
+/// The fragments of an overwrite get new ids, whatever ids they carry.
+fn without_ids(fragments: &[Fragment]) -> Vec<Fragment> {
+    let fragments = fragments.iter().cloned();
+    fragments.map(|fragment| Fragment { id: 0, ..fragment }).collect()
 }
 
 /// The caller can look at the latest version and try again.
