@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from glaive.dataset import LanceDataset, dataset, write_dataset
     from glaive.fragment import DataFile, FragmentMetadata, LanceFragment
     from glaive.scanner import LanceScanner
+    from glaive.transaction import DatasetBasePath, LanceOperation, Transaction
 
     __version__: str
 
@@ -29,10 +30,13 @@ __all__ = [
     "BlobArray",
     "BlobFile",
     "DataFile",
+    "DatasetBasePath",
     "FragmentMetadata",
     "LanceDataset",
     "LanceFragment",
+    "LanceOperation",
     "LanceScanner",
+    "Transaction",
     "__version__",
     "blob_array",
     "blob_field",
@@ -46,10 +50,13 @@ _HOMES = {
     "BlobArray": "glaive.blob",
     "BlobFile": "glaive.blob",
     "DataFile": "glaive.fragment",
+    "DatasetBasePath": "glaive.transaction",
     "FragmentMetadata": "glaive.fragment",
     "LanceDataset": "glaive.dataset",
     "LanceFragment": "glaive.fragment",
+    "LanceOperation": "glaive.transaction",
     "LanceScanner": "glaive.scanner",
+    "Transaction": "glaive.transaction",
     "__version__": "glaive._glaive",
     "blob_array": "glaive.blob",
     "blob_field": "glaive.blob",
@@ -57,7 +64,10 @@ _HOMES = {
     "write_dataset": "glaive.dataset",
 }
 _SUBMODULES = frozenset(
-    {"blob", "commit", "errors", "file", "fragment", "progress", "scanner", "schema", "types"}
+    {
+        *("bitmap", "blob", "commit", "errors", "file", "fragment", "indices", "progress", "scanner"),
+        *("schema", "transaction", "types"),
+    }
 )
 
 

@@ -2,13 +2,17 @@
 """The native module: conversions over the Rust engine. Not a public API."""
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 import pyarrow as pa
 
 __version__: str
 STABLE_VERSION: str
 DEFAULT_BATCH_SIZE: int
+
+# Read version, uuid, properties, class name of the operation, the operation.
+_TransactionIn: TypeAlias = tuple[int, str, dict[str, str], str, Any]
+_TransactionOut: TypeAlias = tuple[int, str, dict[str, str], str, dict[str, Any]]
 
 @final
 class Dataset:
@@ -97,6 +101,45 @@ class Dataset:
     ) -> list[tuple[int, int, bytes | None]]:
         """Parts (row, offset, length) as (number of the request, row address, bytes); None for a null."""
 
+    @property
+    def has_stable_row_ids(self) -> bool: ...
+    @property
+    def max_field_id(self) -> int: ...
+    def config(self) -> dict[str, str]: ...
+    def table_metadata(self) -> dict[str, str]: ...
+    def indices(self) -> list[dict[str, Any]]:
+        """The entries of the index section."""
+
+    def field_names(self) -> dict[int, str]:
+        """Names by field id, nested ones as paths."""
+
+    def read_transaction(self, version: int) -> _TransactionOut | None:
+        """The transaction that made a version; None if the version carries none."""
+
+    def recent_transactions(self, count: int) -> list[_TransactionOut | None]:
+        """The transactions of the newest versions, newest first."""
+
+    def restore(self) -> Dataset:
+        """Makes this version current."""
+
+    def update_map(self, map: str, updates: dict[str, str | None], replace: bool) -> Dataset:
+        """Edits one of the maps "config", "table_metadata" and "schema_metadata"."""
+
+    def update_field_metadata(self, updates: dict[str, dict[str, str | None]], replace: bool) -> Dataset:
+        """Edits the metadata of fields by path."""
+
+    def drop_columns(self, columns: Sequence[str]) -> Dataset:
+        """Drops columns."""
+
+    def alter_columns(self, alterations: Sequence[tuple[str, str | None, bool | None]]) -> Dataset:
+        """Renames columns or changes their nullability: path, name, nullable."""
+
+    def add_null_columns(self, schema: pa.Schema) -> Dataset:
+        """Adds columns that are null in all rows."""
+
+    def delete_fragment_rows(self, fragment_id: int, offsets: Sequence[int]) -> dict[str, Any] | None:
+        """Writes a deletion file for rows of a fragment; None if no row is left."""
+
 @final
 class BlobHandle:
     """One blob, read in parts."""
@@ -183,3 +226,11 @@ def scan_and_addresses(
     dataset: Dataset, columns: Sequence[str] | None
 ) -> list[tuple[pa.RecordBatch, list[int]]]:
     """The batches of a scan with the addresses that their buffers had before they were handed out."""
+
+def commit(destination: str | Dataset, transaction: _TransactionIn, options: dict[str, Any]) -> Dataset:
+    """Commits a transaction and returns the version that it made."""
+
+def commit_batch(
+    destination: str | Dataset, transactions: Sequence[_TransactionIn], options: dict[str, Any]
+) -> tuple[Dataset, _TransactionOut]:
+    """Commits several appends as one version; returns it and the transaction that made it."""

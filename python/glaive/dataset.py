@@ -17,6 +17,13 @@ import pyarrow.dataset as pads
 from glaive import _glaive
 from glaive._later import add_later_members
 from glaive.blob import DEFAULT_BLOB_BUFFER_SIZE, BlobFile
+from glaive.changes import (
+    DEFAULT_COMMIT_TIMEOUT,
+    DatasetChanges,
+    commit_options,
+    native_transaction,
+    transaction_properties_of,
+)
 from glaive.errors import InvalidInputError, InvalidWriteError, OutOfBoundsError, unsupported
 from glaive.fragment import FragmentMetadata, LanceFragment
 from glaive.scanner import LanceScanner, check_columns, drop_pyarrow_hints, scan_request
@@ -28,6 +35,7 @@ if TYPE_CHECKING:
     from glaive.commit import CommitLock
     from glaive.progress import FragmentWriteProgress
     from glaive.schema import LanceSchema
+    from glaive.transaction import LanceOperation, Transaction
 
 __all__ = ["LanceDataset", "LanceScanner", "dataset", "write_dataset"]
 
@@ -164,7 +172,7 @@ def write_dataset(
         alignment=alignment,
         data_storage_version=_storage_version(data_storage_version, use_legacy_format),
         enable_v2_manifest_paths=enable_v2_manifest_paths,
-        transaction_properties=_transaction_properties(transaction_properties, commit_message),
+        transaction_properties=transaction_properties_of(transaction_properties, commit_message),
         progress=None if progress is None else _FragmentProgress(progress),
         external_blobs=external_blobs,
         blob_pack_file_size_threshold=blob_pack_file_size_threshold,
@@ -172,7 +180,7 @@ def write_dataset(
     return LanceDataset._from_native(written, kept_uri, storage_options=storage_options)
 
 
-class LanceDataset(pads.Dataset):
+class LanceDataset(DatasetChanges, pads.Dataset):
     """One version of a dataset. Use `glaive.dataset` to open one.
 
     A handle is a snapshot: writes by others do not move it. `insert` moves the handle it is called on.
@@ -590,6 +598,71 @@ class LanceDataset(pads.Dataset):
         """Writes `data` as `write_dataset` does and moves this handle to the result."""
         self._ds = write_dataset(data, self, mode=mode, **kwargs)._ds
 
+    @staticmethod
+    def commit(
+        base_uri: str | Path | LanceDataset,
+        operation: LanceOperation.BaseOperation | Transaction,
+        read_version: int | None = None,
+        commit_lock: CommitLock | None = None,
+        storage_options: dict[str, str] | None = None,
+        enable_v2_manifest_paths: bool | None = None,
+        detached: bool | None = False,
+        max_retries: int = 20,
+        *,
+        commit_message: str | None = None,
+        enable_stable_row_ids: bool | None = None,
+        namespace_client: Any = None,
+        table_id: list[str] | None = None,
+        namespace_client_managed_versioning: bool = False,
+        base_store_params: Any = None,
+        commit_timeout: timedelta | None = DEFAULT_COMMIT_TIMEOUT,
+    ) -> LanceDataset:
+        """Commits an operation and returns the dataset at the new version.
+
+        `read_version` is the version that the operation was computed from; Overwrite and Restore take the
+        latest. Nothing finds out whether the same fragments, or the same transaction, were committed before.
+        Raises `CommitConflictError` if another writer committed what does not go with it.
+        """
+        later = {
+            "commit_lock": commit_lock,
+            "enable_stable_row_ids": enable_stable_row_ids,
+            "namespace_client": namespace_client,
+            "table_id": table_id,
+            "namespace_client_managed_versioning": namespace_client_managed_versioning,
+            "base_store_params": base_store_params,
+        }
+        _refuse(later, "LanceDataset.commit")
+        _check_storage_options(storage_options)
+        destination, uri = _commit_destination(base_uri)
+        transaction = native_transaction(operation, read_version, commit_message)
+        options = commit_options(max_retries, detached, enable_v2_manifest_paths, commit_timeout)
+        committed = _glaive.commit(destination, transaction, options)
+        return LanceDataset._from_native(committed, uri, storage_options=storage_options)
+
+    @staticmethod
+    def commit_batch(
+        dest: str | Path | LanceDataset,
+        transactions: Iterable[Transaction],
+        commit_lock: CommitLock | None = None,
+        storage_options: dict[str, str] | None = None,
+        enable_v2_manifest_paths: bool | None = None,
+        detached: bool | None = False,
+        max_retries: int = 20,
+        base_store_params: Any = None,
+        commit_timeout: timedelta | None = DEFAULT_COMMIT_TIMEOUT,
+    ) -> dict[str, Any]:
+        """Commits several appends as one version: `{"dataset": ..., "merged": ...}`."""
+        from glaive.transaction import Transaction
+
+        _refuse({"commit_lock": commit_lock, "base_store_params": base_store_params}, "commit_batch")
+        _check_storage_options(storage_options)
+        destination, uri = _commit_destination(dest)
+        rows = [transaction._to_native() for transaction in transactions]
+        options = commit_options(max_retries, detached, enable_v2_manifest_paths, commit_timeout)
+        committed, merged = _glaive.commit_batch(destination, rows, options)
+        dataset = LanceDataset._from_native(committed, uri, storage_options=storage_options)
+        return {"dataset": dataset, "merged": Transaction._from_native(merged)}
+
     # --- Copies
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -678,6 +751,12 @@ def _destination(uri: Any) -> tuple[str | _glaive.Dataset, str]:
     return text, text
 
 
+def _commit_destination(base_uri: Any) -> tuple[str | _glaive.Dataset, str]:
+    if not isinstance(base_uri, (str, Path, LanceDataset)):
+        raise TypeError(f"base_uri must be str, Path, or LanceDataset, got {type(base_uri)}")
+    return _destination(base_uri)
+
+
 def _uri_text(uri: Any) -> str:
     if not isinstance(uri, (str, os.PathLike)):
         raise TypeError(f"uri must be a str or Path, got {type(uri)}")
@@ -752,18 +831,6 @@ def _storage_version(version: str | None, use_legacy_format: bool | None) -> str
     return "legacy" if use_legacy_format else "stable"
 
 
-def _transaction_properties(
-    properties: Mapping[str, str] | None, commit_message: str | None
-) -> dict[str, str]:
-    merged = dict(properties or {})
-    if commit_message is not None:
-        merged["__lance_commit_message"] = commit_message
-    for key, value in merged.items():
-        if not isinstance(key, str) or not isinstance(value, str):
-            raise TypeError(f"transaction_properties must be str to str, got {key!r}: {value!r}")
-    return merged
-
-
 def _check_positive(name: str, value: int) -> None:
     if value <= 0:
         raise InvalidInputError(f"{name} must be greater than 0, got {value}")
@@ -780,3 +847,16 @@ def _refuse(options: Mapping[str, Any], where: str) -> None:
     for name, value in options.items():
         if value is not None and value is not False:
             unsupported(f"{where}({name})")
+
+
+def __getattr__(name: str) -> Any:
+    # Classes that pylance keeps in this module; few programs need them.
+    if name in ("DatasetBasePath", "LanceOperation", "Transaction"):
+        from glaive import transaction
+
+        return getattr(transaction, name)
+    if name in ("Index", "IndexFile"):
+        from glaive import indices
+
+        return getattr(indices, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,7 +20,14 @@ if TYPE_CHECKING:
 
     from glaive.dataset import LanceDataset
 
-__all__ = ["DataFile", "DeletionFile", "FragmentMetadata", "LanceFragment"]
+__all__ = [
+    "DataFile",
+    "DeletionFile",
+    "FragmentMetadata",
+    "LanceFragment",
+    "RowDatasetVersionMeta",
+    "RowIdMeta",
+]
 
 
 class _CallablePath(str):
@@ -100,6 +107,58 @@ class DeletionFile:
         return DeletionFile(**json.loads(text))
 
 
+@dataclass(frozen=True)
+class RowIdMeta:
+    """The row ids of a fragment, in their stored form; without bytes they are a hidden column."""
+
+    inline: bytes | None
+
+    def asdict(self) -> dict[str, Any]:
+        """What `json` writes."""
+        return {"Column": None} if self.inline is None else {"Inline": list(self.inline)}
+
+    def json(self) -> str:
+        """The meta as JSON text."""
+        return json.dumps(self.asdict(), separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: str) -> RowIdMeta:
+        """Reads the text of `json`."""
+        return RowIdMeta(_inline(json.loads(text)))
+
+
+@dataclass(frozen=True)
+class RowDatasetVersionMeta:
+    """The version stamps of a fragment's rows, as stored; without bytes they are a hidden column."""
+
+    inline: bytes | None
+
+    def asdict(self) -> dict[str, Any]:
+        """What `json` writes."""
+        return {"column": None} if self.inline is None else {"inline": list(self.inline)}
+
+    def json(self) -> str:
+        """The meta as JSON text."""
+        return json.dumps(self.asdict(), separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: str) -> RowDatasetVersionMeta:
+        """Reads the text of `json`."""
+        return RowDatasetVersionMeta(_inline(json.loads(text)))
+
+
+def _inline(stored: Any) -> bytes | None:
+    """The bytes of a meta: from the native module, or from JSON."""
+    if isinstance(stored, bytes):
+        return stored
+    if stored == "column" or "column" in stored or "Column" in stored:
+        return None
+    for key in ("Inline", "inline"):
+        if key in stored:
+            return bytes(stored[key])
+    raise InvalidInputError(f"row ids or version stamps are stored as 'inline', got {sorted(stored)}")
+
+
 @dataclass
 class FragmentMetadata:
     """What the manifest says of a fragment."""
@@ -108,9 +167,9 @@ class FragmentMetadata:
     files: list[DataFile]
     physical_rows: int
     deletion_file: DeletionFile | None = None
-    row_id_meta: Any = None
-    created_at_version_meta: Any = None
-    last_updated_at_version_meta: Any = None
+    row_id_meta: RowIdMeta | None = None
+    created_at_version_meta: RowDatasetVersionMeta | None = None
+    last_updated_at_version_meta: RowDatasetVersionMeta | None = None
     overlays: list[Any] = field(default_factory=list)
 
     @property
@@ -135,6 +194,11 @@ class FragmentMetadata:
             "overlays": self.overlays,
             "physical_rows": self.physical_rows,
             "deletion_file": None if self.deletion_file is None else self.deletion_file.asdict(),
+            **{name: meta and meta.asdict() for name, meta in self._lineage().items()},
+        }
+
+    def _lineage(self) -> dict[str, RowIdMeta | RowDatasetVersionMeta | None]:
+        return {
             "row_id_meta": self.row_id_meta,
             "created_at_version_meta": self.created_at_version_meta,
             "last_updated_at_version_meta": self.last_updated_at_version_meta,
@@ -150,9 +214,19 @@ class FragmentMetadata:
         fields = dict(fields)
         files = [DataFile(**file) for file in fields.pop("files")]
         deletions = fields.pop("deletion_file", None)
+        for name, cls in _LINEAGE.items():
+            if fields.get(name) is not None:
+                fields[name] = cls(_inline(fields[name]))
         return FragmentMetadata(
             files=files, deletion_file=None if deletions is None else DeletionFile(**deletions), **fields
         )
+
+
+_LINEAGE: dict[str, type[RowIdMeta] | type[RowDatasetVersionMeta]] = {
+    "row_id_meta": RowIdMeta,
+    "created_at_version_meta": RowDatasetVersionMeta,
+    "last_updated_at_version_meta": RowDatasetVersionMeta,
+}
 
 
 class LanceFragment(pads.Fragment):
@@ -349,9 +423,14 @@ class LanceFragment(pads.Fragment):
         """Not implemented."""
         unsupported("LanceFragment.delete")
 
-    def delete_rows(self, offsets: Any) -> NoReturn:
-        """Not implemented."""
-        unsupported("LanceFragment.delete_rows")
+    def delete_rows(self, offsets: Any) -> FragmentMetadata | None:
+        """Writes a deletion file with these physical offsets besides those before; commits nothing.
+
+        Returns the fragment as it is then, or None if no row is left.
+        """
+        rows = [operator.index(offset) for offset in offsets]
+        updated = self._ds._ds.delete_fragment_rows(self.fragment_id, rows)
+        return None if updated is None else FragmentMetadata._from_dict(updated)
 
     def merge(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Not implemented."""

@@ -1,26 +1,33 @@
 //! `_glaive.Dataset`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
 use arrow_array::RecordBatchReader;
-use glaive::manifest::{DataFile, DeletionFile, DeletionFileType, Fragment};
+use glaive::manifest::Fragment;
+use glaive::transaction::UpdateMap;
 use glaive::{
-    BatchSize, BlobHandling, Dataset, Error, ErrorKind, ExternalBlobs, Field, FragmentHandle, OpenOptions,
-    Result, ScanOptions, VersionInfo, WriteParams, WriteProgress,
+    BatchSize, BlobHandling, ColumnAlteration, Dataset, Error, ErrorKind, ExternalBlobs, Field,
+    FragmentHandle, OpenOptions, Result, ScanOptions, VersionInfo, WriteParams, WriteProgress,
 };
 use glaive_file::json;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
+use roaring::RoaringBitmap;
 
 use crate::arrow;
 use crate::blob;
 use crate::errors::{During, located, raise, run_at, to_py, warn};
+use crate::fragment::fragment_dict;
 use crate::scan::Scan;
+use crate::transaction::{TransactionOut, export_transaction, index_dict};
 
 /// One version of a dataset.
 #[pyclass(module = "glaive._glaive", name = "Dataset", frozen)]
 pub struct PyDataset(pub Dataset);
+
+/// New values by key, None for a key that goes.
+type Updates = BTreeMap<String, Option<String>>;
 
 /// Number, nanoseconds since the epoch, counts as text.
 type VersionRow<'py> = (u64, i64, Bound<'py, PyDict>);
@@ -243,6 +250,148 @@ impl PyDataset {
     ) -> PyResult<Vec<blob::ReadRange<'py>>> {
         blob::read_ranges(py, &self.0, column, requests, selector)
     }
+
+    #[getter]
+    fn has_stable_row_ids(&self) -> bool {
+        self.0.has_stable_row_ids()
+    }
+
+    #[getter]
+    fn max_field_id(&self) -> i32 {
+        self.0.manifest().highest_field_id()
+    }
+
+    fn config(&self) -> BTreeMap<String, String> {
+        self.0.config().clone()
+    }
+
+    fn table_metadata(&self) -> BTreeMap<String, String> {
+        self.0.table_metadata().clone()
+    }
+
+    /// The entries of the index section.
+    fn indices<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        let entries = self.0.indices().entries.iter();
+        entries.map(|index| index_dict(py, index)).collect()
+    }
+
+    /// Names by field id, nested ones as paths.
+    fn field_names(&self) -> HashMap<i32, String> {
+        let mut names = HashMap::new();
+        for field in &self.0.schema().fields {
+            name_fields(field, "", &mut names);
+        }
+        names
+    }
+
+    /// The transaction that made a version; None if the version carries none.
+    fn read_transaction<'py>(&self, py: Python<'py>, version: u64) -> PyResult<Option<TransactionOut<'py>>> {
+        let transaction = self.run(py, During::Other, || self.0.read_transaction(version))?;
+        transaction
+            .map(|transaction| export_transaction(py, &transaction))
+            .transpose()
+    }
+
+    /// The transactions of the newest versions, newest first.
+    fn recent_transactions<'py>(
+        &self,
+        py: Python<'py>,
+        count: usize,
+    ) -> PyResult<Vec<Option<TransactionOut<'py>>>> {
+        let recent = self.run(py, During::Other, || self.0.recent_transactions(count))?;
+        let rows = recent.iter().map(|transaction| {
+            let row = transaction
+                .as_ref()
+                .map(|transaction| export_transaction(py, transaction));
+            row.transpose()
+        });
+        rows.collect()
+    }
+
+    /// Makes this version current.
+    fn restore(&self, py: Python<'_>) -> PyResult<Self> {
+        self.run(py, During::Write, || self.0.restore(BTreeMap::new()))
+            .map(Self)
+    }
+
+    /// Edits one of the maps "config", "table_metadata" and "schema_metadata".
+    fn update_map(&self, py: Python<'_>, map: &str, updates: Updates, replace: bool) -> PyResult<Self> {
+        let update = UpdateMap { updates, replace };
+        let updated = self.run(py, During::Write, || match map {
+            "config" => self.0.update_config(update),
+            "table_metadata" => self.0.update_table_metadata(update),
+            "schema_metadata" => self.0.update_schema_metadata(update),
+            _ => Err(Error::invalid_input(format!("no map '{map}'"))),
+        });
+        updated.map(Self)
+    }
+
+    /// Edits the metadata of fields by path.
+    fn update_field_metadata(
+        &self,
+        py: Python<'_>,
+        updates: BTreeMap<String, Updates>,
+        replace: bool,
+    ) -> PyResult<Self> {
+        let updates = updates.into_iter();
+        let updates = updates
+            .map(|(path, updates)| (path, UpdateMap { updates, replace }))
+            .collect();
+        self.run(py, During::Write, || self.0.update_field_metadata(updates))
+            .map(Self)
+    }
+
+    /// Drops columns.
+    fn drop_columns(&self, py: Python<'_>, columns: Vec<String>) -> PyResult<Self> {
+        self.run(py, During::Write, || self.0.drop_columns(&columns))
+            .map(Self)
+    }
+
+    /// Renames columns or changes their nullability: path, name, nullable.
+    fn alter_columns(
+        &self,
+        py: Python<'_>,
+        alterations: Vec<(String, Option<String>, Option<bool>)>,
+    ) -> PyResult<Self> {
+        let alterations: Vec<_> = alterations
+            .into_iter()
+            .map(|(path, rename, nullable)| ColumnAlteration {
+                path,
+                rename,
+                nullable,
+            })
+            .collect();
+        self.run(py, During::Write, || self.0.alter_columns(&alterations))
+            .map(Self)
+    }
+
+    /// Adds columns that are null in all rows.
+    fn add_null_columns(&self, py: Python<'_>, schema: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let schema = arrow::import_schema(schema)?;
+        self.run(py, During::Write, || self.0.add_null_columns(&schema))
+            .map(Self)
+    }
+
+    /// Writes a deletion file for rows of a fragment; None if no row is left.
+    fn delete_fragment_rows<'py>(
+        &self,
+        py: Python<'py>,
+        fragment_id: u32,
+        offsets: Vec<u32>,
+    ) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let offsets = RoaringBitmap::from_iter(offsets);
+        let updated = self.run(py, During::Write, || {
+            let fragment = self.0.fragment(fragment_id);
+            let fragment =
+                fragment.ok_or_else(|| Error::invalid_input(format!("no fragment {fragment_id}")))?;
+            let rows = fragment.physical_rows()?;
+            Ok((rows, fragment.delete_rows(offsets)?))
+        })?;
+        let (rows, Some(fragment)) = updated else {
+            return Ok(None);
+        };
+        fragment_dict(py, &fragment, Some(rows), fragment.num_deleted_rows()).map(Some)
+    }
 }
 
 /// `outside_bases` is `reference` without a check of the place.
@@ -259,7 +408,7 @@ fn parse_external(text: &str) -> Result<ExternalBlobs> {
 }
 
 impl PyDataset {
-    fn run<T: Send>(
+    pub fn run<T: Send>(
         &self,
         py: Python<'_>,
         during: During,
@@ -276,7 +425,7 @@ impl PyDataset {
 
 /// Where to write.
 #[derive(FromPyObject)]
-enum Destination {
+pub enum Destination {
     Dataset(Py<PyDataset>),
     Uri(String),
 }
@@ -344,55 +493,6 @@ fn handle_dict<'py>(py: Python<'py>, fragment: &FragmentHandle) -> PyResult<Boun
     fragment_dict(py, metadata, Some(rows), Some(rows.saturating_sub(live)))
 }
 
-/// A fragment in the form of `FragmentMetadata.to_json`.
-fn fragment_dict<'py>(
-    py: Python<'py>,
-    fragment: &Fragment,
-    physical_rows: Option<u64>,
-    deleted_rows: Option<u64>,
-) -> PyResult<Bound<'py, PyDict>> {
-    let out = PyDict::new(py);
-    out.set_item("id", fragment.id)?;
-    let files = fragment.files.iter().map(|file| data_file_dict(py, file));
-    out.set_item("files", files.collect::<PyResult<Vec<_>>>()?)?;
-    out.set_item("physical_rows", physical_rows)?;
-    let deletions = fragment.deletion_file.as_ref();
-    let deletions = deletions.map(|file| deletion_file_dict(py, file, deleted_rows));
-    out.set_item("deletion_file", deletions.transpose()?)?;
-    Ok(out)
-}
-
-fn data_file_dict<'py>(py: Python<'py>, file: &DataFile) -> PyResult<Bound<'py, PyDict>> {
-    let (major, minor) = file.version.manifest_numbers();
-    let out = PyDict::new(py);
-    out.set_item("path", &file.path)?;
-    out.set_item("fields", &file.fields)?;
-    out.set_item("column_indices", &file.column_indices)?;
-    out.set_item("file_major_version", major)?;
-    out.set_item("file_minor_version", minor)?;
-    out.set_item("file_size_bytes", file.size)?;
-    out.set_item("base_id", file.base_id)?;
-    Ok(out)
-}
-
-fn deletion_file_dict<'py>(
-    py: Python<'py>,
-    file: &DeletionFile,
-    deleted_rows: Option<u64>,
-) -> PyResult<Bound<'py, PyDict>> {
-    let kind = match file.file_type {
-        DeletionFileType::Arrow => "array",
-        DeletionFileType::Bitmap => "bitmap",
-    };
-    let out = PyDict::new(py);
-    out.set_item("read_version", file.read_version)?;
-    out.set_item("id", file.id)?;
-    out.set_item("file_type", kind)?;
-    out.set_item("num_deleted_rows", deleted_rows)?;
-    out.set_item("base_id", file.base_id)?;
-    Ok(out)
-}
-
 /// Trees (id, Arrow field, children), in order.
 pub fn field_trees<'py, 'a>(
     py: Python<'py>,
@@ -404,6 +504,14 @@ pub fn field_trees<'py, 'a>(
         trees.append((field.id, arrow::export_field(py, field.to_arrow())?, children))?;
     }
     Ok(trees)
+}
+
+fn name_fields(field: &glaive::Field, prefix: &str, names: &mut HashMap<i32, String>) {
+    let path = format!("{prefix}{}", field.name);
+    for child in &field.children {
+        name_fields(child, &format!("{path}."), names);
+    }
+    names.insert(field.id, path);
 }
 
 /// The batches of a scan with the addresses that their buffers had before they were handed out.

@@ -5,7 +5,9 @@ mod blob;
 mod dataset;
 mod errors;
 mod file;
+mod fragment;
 mod scan;
+mod transaction;
 
 use glaive_file::FileVersion;
 use pyo3::prelude::*;
@@ -33,6 +35,8 @@ fn _glaive(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(file::check_file_options, module)?)?;
     module.add_function(wrap_pyfunction!(file::number_fields, module)?)?;
     module.add_function(wrap_pyfunction!(buffer_addresses, module)?)?;
+    module.add_function(wrap_pyfunction!(transaction::commit, module)?)?;
+    module.add_function(wrap_pyfunction!(transaction::commit_batch, module)?)?;
     module.add_function(wrap_pyfunction!(dataset::scan_and_addresses, module)?)?;
     Ok(())
 }

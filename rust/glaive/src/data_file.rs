@@ -86,6 +86,11 @@ impl FileCache {
         Ok(Some(vector))
     }
 
+    /// Rows of a data file.
+    pub(crate) fn rows_of(&self, storages: &Storages, file: &DataFile) -> Result<u64> {
+        self.reader(storages, file)?.num_rows()
+    }
+
     /// Rows in each data file of a fragment, from the manifest or else from a file.
     pub(crate) fn physical_rows(&self, storages: &Storages, fragment: &Fragment) -> Result<u64> {
         match (fragment.physical_rows, fragment.files.first()) {

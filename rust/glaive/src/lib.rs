@@ -27,7 +27,11 @@ mod versions;
 pub mod write;
 
 pub use blobs::{RowSelection, TakenBlob};
-pub use dataset::{Dataset, FragmentHandle, OpenOptions, VersionInfo, VersionSummary};
+pub use commit::CommitOptions;
+pub use dataset::{
+    ColumnAlteration, Dataset, Deleted, FragmentHandle, OpenOptions, RetryOptions, VersionInfo,
+    VersionSummary,
+};
 pub use glaive_file::{
     BatchSize, BlobHandling, Error, ErrorKind, Field, FileVersion, LogicalType, Result, Schema, io,
 };

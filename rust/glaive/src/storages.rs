@@ -25,6 +25,14 @@ impl Storages {
         Self { root, bases }
     }
 
+    /// A table without base paths.
+    pub(crate) fn of_root(root: &Arc<dyn Storage>) -> Self {
+        Self {
+            root: root.clone(),
+            bases: Vec::new(),
+        }
+    }
+
     /// Storage and path of a data file.
     pub(crate) fn of_data_file(&self, file: &DataFile) -> Result<(Arc<dyn Storage>, String)> {
         let below_data = format!("data/{}", file.path);

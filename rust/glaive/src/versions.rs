@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use glaive_file::io::Storage;
 use glaive_file::{Context, Error, ErrorKind, Result};
 
@@ -81,12 +82,27 @@ impl VersionStore {
     /// # Errors
     /// Not found if the version carries neither.
     pub(crate) fn transaction_of(&self, file: &ManifestFile) -> Result<Transaction> {
-        let version = file.manifest.version;
         if let Some(bytes) = &file.transaction_section
             && let Ok(transaction) = Transaction::decode(bytes.clone())
         {
             return Ok(transaction);
         }
+        Transaction::decode(self.transaction_file(file)?).context(|| file.manifest.transaction_file.as_str())
+    }
+
+    /// The bytes of the transaction that made a version: inline, else from its file.
+    ///
+    /// # Errors
+    /// Not found if the version carries neither.
+    pub(crate) fn stored_transaction(&self, file: &ManifestFile) -> Result<Bytes> {
+        match &file.transaction_section {
+            Some(bytes) => Ok(bytes.clone()),
+            None => self.transaction_file(file),
+        }
+    }
+
+    fn transaction_file(&self, file: &ManifestFile) -> Result<Bytes> {
+        let version = file.manifest.version;
         let name = &file.manifest.transaction_file;
         if name.is_empty() {
             return Err(Error::not_found(format!(
@@ -94,11 +110,9 @@ impl VersionStore {
             )));
         }
         let path = transaction_path(name)?;
-        let bytes = self
-            .storage
+        self.storage
             .read(&path, MAX_TRANSACTION_BYTES)
-            .context(|| format!("version {version}"))?;
-        Transaction::decode(bytes).context(|| path)
+            .context(|| format!("version {version}"))
     }
 }
 

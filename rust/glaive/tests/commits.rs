@@ -15,7 +15,7 @@ pub fn commit_by_hand(place: &Place, operation: Operation, change: impl FnOnce(&
     manifest.version += 1;
     change(&mut manifest);
     let transaction = Transaction::new(dataset.version(), operation);
-    let bytes = ManifestFile::encode(&manifest, dataset.index_section(), &transaction).unwrap();
+    let bytes = ManifestFile::encode(&manifest, dataset.indices(), &transaction).unwrap();
     std::fs::write(
         format!("{}/{}", place.uri(), Naming::V2.path(manifest.version)),
         bytes,

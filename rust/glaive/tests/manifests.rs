@@ -145,15 +145,9 @@ fn text(value: &Value) -> String {
 }
 
 fn check_indices(name: &str, file: &ManifestFile, expected: &Value) {
-    let section = file
-        .index_section
-        .as_ref()
-        .map(|bytes| pb::IndexSection::decode(bytes.clone()).unwrap());
-    let found: Vec<_> = section
-        .unwrap_or_default()
-        .indices
-        .iter()
-        .map(|i| (i.name.clone(), i.fields.clone()))
+    let entries = file.indices.entries.iter();
+    let found: Vec<_> = entries
+        .map(|i| (i.name().to_string(), i.metadata().fields.clone()))
         .collect();
     let stated = list(&expected["indices"]["indices"], |i| {
         (text(&i["name"]), list(&i["fields"], int))
@@ -215,11 +209,11 @@ fn nothing_is_lost_when_a_manifest_is_written_again() {
             pb::Transaction::decode(section.clone()).unwrap(),
             "{name}"
         );
-        let again = ManifestFile::encode(&file.manifest, file.index_section.as_ref(), &transaction).unwrap();
+        let again = ManifestFile::encode(&file.manifest, &file.indices, &transaction).unwrap();
         let again = ManifestFile::decode(&again.into()).unwrap();
         assert_eq!(
-            (&again.manifest, &again.index_section),
-            (&file.manifest, &file.index_section),
+            (&again.manifest, &again.indices),
+            (&file.manifest, &file.indices),
             "{name}"
         );
         assert_eq!(

@@ -36,8 +36,8 @@ fn an_append_carries_the_index_section_unchanged() {
     let batch = RecordBatch::try_from_iter(columns).unwrap();
     let after = Dataset::write(place.uri().as_str(), stream(batch), &mode(WriteMode::Append)).unwrap();
     assert_eq!(after.version(), 13);
-    assert_eq!(after.index_section(), before.index_section.as_ref());
-    assert_eq!(place.open().index_section(), before.index_section.as_ref());
+    assert_eq!(after.indices(), &before.indices);
+    assert_eq!(place.open().indices(), &before.indices);
     let fragments = place.open().manifest().fragments.clone();
     assert_eq!(fragments[0], before.manifest.fragments[0]);
     assert_eq!(
@@ -104,7 +104,7 @@ fn an_overwrite_keeps_what_belongs_to_the_table() {
         &mode(WriteMode::Overwrite),
     )
     .unwrap();
-    assert_eq!(after.index_section(), None);
+    assert!(after.indices().entries.is_empty());
 }
 
 #[test]

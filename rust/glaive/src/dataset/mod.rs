@@ -1,22 +1,27 @@
 //! A table at one version.
 
+mod commit;
+mod delete;
+mod evolve;
 mod fragment;
+mod settings;
 mod versions;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use glaive_file::io::{IoStats, LocalStorage, Storage};
 use glaive_file::{Error, FileVersion, Result, Schema};
 
+pub use delete::{Deleted, RetryOptions};
+pub use evolve::ColumnAlteration;
 pub use fragment::FragmentHandle;
 pub use versions::{VersionInfo, VersionSummary};
 
 use crate::data_file::FileCache;
-use crate::manifest::{Manifest, ManifestFile, feature_flags};
+use crate::manifest::{IndexSection, Manifest, ManifestFile, feature_flags};
 use crate::storages::Storages;
 use crate::transaction::Transaction;
 use crate::versions::{VersionStore, not_found};
@@ -40,7 +45,7 @@ struct Inner {
     store: VersionStore,
     storages: Storages,
     manifest: Manifest,
-    index_section: Option<Bytes>,
+    indices: IndexSection,
     cache: FileCache,
 }
 
@@ -73,10 +78,10 @@ impl Dataset {
                 None => return Ok(None),
             },
         };
-        Ok(Some(Self::new(store, file.manifest, file.index_section)))
+        Ok(Some(Self::new(store, file.manifest, file.indices)))
     }
 
-    pub(crate) fn new(store: VersionStore, manifest: Manifest, index_section: Option<Bytes>) -> Self {
+    pub(crate) fn new(store: VersionStore, manifest: Manifest, indices: IndexSection) -> Self {
         let storages = Storages::of(&store.storage, &manifest);
         let cache = FileCache::default();
         Self {
@@ -84,7 +89,7 @@ impl Dataset {
                 store,
                 storages,
                 manifest,
-                index_section,
+                indices,
                 cache,
             }),
         }
@@ -111,11 +116,9 @@ impl Dataset {
     /// Not found.
     pub fn checkout_version(&self, version: u64) -> Result<Self> {
         let ManifestFile {
-            manifest,
-            index_section,
-            ..
+            manifest, indices, ..
         } = self.inner.store.load(version)?;
-        Ok(Self::new(self.inner.store.clone(), manifest, index_section))
+        Ok(Self::new(self.inner.store.clone(), manifest, indices))
     }
 
     /// The newest version of this table.
@@ -133,9 +136,9 @@ impl Dataset {
         &self.inner.manifest
     }
 
-    /// The stored index section, if the version has an index.
-    pub fn index_section(&self) -> Option<&Bytes> {
-        self.inner.index_section.as_ref()
+    /// The segments of the indices of this version.
+    pub fn indices(&self) -> &IndexSection {
+        &self.inner.indices
     }
 
     /// Table config.

@@ -11,10 +11,14 @@
 use std::borrow::Cow;
 use std::io::Read;
 use std::ops::Range;
+use std::sync::Arc;
 
+use arrow_array::UInt32Array;
+use arrow_ipc::writer::FileWriter;
 use arrow_ipc::{
     Block, BodyCompression, CompressionType, RecordBatch, Schema, Type, root_as_footer, root_as_message,
 };
+use arrow_schema::{DataType, Field, Schema as ArrowSchema};
 use glaive_file::{Error, Result};
 use roaring::RoaringBitmap;
 
@@ -25,6 +29,21 @@ const CONTINUATION: [u8; 4] = [0xff; 4];
 
 /// Length prefix of a compressed buffer that says "stored as it is".
 const NOT_COMPRESSED: i64 = -1;
+
+/// The file that lists these offsets: one batch. It is small enough to need no compression.
+///
+/// # Errors
+/// I/O, from the encoder.
+pub(super) fn encode(offsets: &RoaringBitmap) -> Result<Vec<u8>> {
+    let field = Field::new("row_id", DataType::UInt32, false);
+    let schema = Arc::new(ArrowSchema::new(vec![field]));
+    let values: UInt32Array = offsets.iter().collect::<Vec<u32>>().into();
+    let batch = arrow_array::RecordBatch::try_new(schema.clone(), vec![Arc::new(values)])?;
+    let mut writer = FileWriter::try_new(Vec::new(), &schema)?;
+    writer.write(&batch)?;
+    writer.finish()?;
+    Ok(writer.into_inner()?)
+}
 
 /// Decodes the file of a fragment with `physical_rows` rows.
 ///

@@ -8,6 +8,7 @@ mod arrow_file;
 use std::ops::Range;
 
 use bytes::Bytes;
+use glaive_file::io::Storage;
 use glaive_file::{Error, Result};
 use roaring::RoaringBitmap;
 
@@ -40,6 +41,11 @@ impl DeletionVector {
             ))),
             _ => Ok(Self(deleted)),
         }
+    }
+
+    /// The deleted offsets.
+    pub(crate) fn bitmap(&self) -> &RoaringBitmap {
+        &self.0
     }
 
     /// Number of deleted rows.
@@ -98,6 +104,58 @@ impl DeletionVector {
                 .range_cardinality(start..=u32::try_from(last).unwrap_or(u32::MAX))
                 > 0
     }
+}
+
+impl From<RoaringBitmap> for DeletionVector {
+    fn from(offsets: RoaringBitmap) -> Self {
+        Self(offsets)
+    }
+}
+
+/// From so many deleted rows on, other writers store a bitmap.
+const BITMAP_FROM: u64 = 5000;
+
+impl DeletionFileType {
+    /// How a first deletion of so many rows is stored.
+    pub fn for_rows(rows: u64) -> Self {
+        if rows < BITMAP_FROM {
+            Self::Arrow
+        } else {
+            Self::Bitmap
+        }
+    }
+}
+
+/// Writes the deletion file of a fragment under a new name, computed from version `read_version`.
+///
+/// # Errors
+/// I/O.
+pub(crate) fn write_deletions(
+    storage: &dyn Storage,
+    fragment: u32,
+    read_version: u64,
+    deletions: &DeletionVector,
+    file_type: DeletionFileType,
+) -> Result<DeletionFile> {
+    let file = DeletionFile {
+        file_type,
+        read_version,
+        id: rand::random(),
+        num_deleted_rows: Some(deletions.len()),
+        base_id: None,
+    };
+    let bytes = match file_type {
+        DeletionFileType::Arrow => arrow_file::encode(&deletions.0)?,
+        DeletionFileType::Bitmap => bitmap_bytes(&deletions.0)?,
+    };
+    storage.put_if_absent(&file.path(fragment), &bytes)?;
+    Ok(file)
+}
+
+fn bitmap_bytes(offsets: &RoaringBitmap) -> Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(offsets.serialized_size());
+    offsets.serialize_into(&mut bytes)?;
+    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -1,8 +1,22 @@
 //! Fragments, data files and deletion files as a manifest lists them (format chapter 30, 7 and 8.1).
 
-use glaive_file::{Error, FileVersion, Result};
+use std::sync::Arc;
 
+use bytes::Bytes;
+use glaive_file::{Error, FileVersion, Result};
+use prost::Message;
+
+use super::wire::{messages, put_message, unknown_fields};
 use crate::proto::lance::table as pb;
+
+/// Field numbers of `DataFragment`. Those of earlier drafts, 6, 8 and 10, count as unknown.
+const KNOWN: [u32; 13] = [1, FILES, 3, 4, 5, 7, 9, 11, 12, 13, 14, 15, 16];
+
+/// Field number of the data files.
+const FILES: u32 = 2;
+
+/// Field numbers of `DataFile`.
+const KNOWN_OF_FILE: [u32; 7] = [1, 2, 3, 4, 5, 6, 7];
 
 /// Replaces the id of a column whose values were superseded.
 pub const TOMBSTONE: i32 = -2;
@@ -20,6 +34,8 @@ pub struct Fragment {
     pub physical_rows: Option<u64>,
     /// The message without the fields above: row ids, version stamps, overlays, metadata.
     pub rest: pb::DataFragment,
+    /// Stored fields that this engine does not know.
+    pub unknown: Bytes,
 }
 
 /// One data file of a fragment.
@@ -37,6 +53,8 @@ pub struct DataFile {
     pub size: Option<u64>,
     /// Base path that holds the file; `None` for the table itself.
     pub base_id: Option<u32>,
+    /// Stored fields that this engine does not know.
+    pub unknown: Bytes,
 }
 
 /// How a deletion file is stored.
@@ -73,6 +91,7 @@ impl Fragment {
             deletion_file: None,
             physical_rows: Some(physical_rows),
             rest,
+            unknown: Bytes::new(),
         }
     }
 
@@ -121,6 +140,7 @@ impl Fragment {
             deletion_file,
             physical_rows,
             rest: stored,
+            unknown: Bytes::new(),
         };
         fragment
             .check()
@@ -128,7 +148,8 @@ impl Fragment {
         Ok(fragment)
     }
 
-    fn check(&self) -> Result<()> {
+    /// Checks the fragment by itself.
+    pub(crate) fn check(&self) -> Result<()> {
         let rows = self.physical_rows.unwrap_or(u64::from(u32::MAX));
         if rows > 1 << 32 {
             return Err(Error::corrupt(format!(
@@ -154,6 +175,38 @@ impl Fragment {
         }
     }
 
+    /// Whether a field was stored that this engine does not know.
+    pub(super) fn has_unknown(&self) -> bool {
+        !self.unknown.is_empty() || self.files.iter().any(|file| !file.unknown.is_empty())
+    }
+
+    /// The bytes of the stored form, with the fields that this engine does not know.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut message = self.to_proto();
+        let files = std::mem::take(&mut message.files);
+        let mut out = message.encode_to_vec();
+        for (file, stored) in self.files.iter().zip(files) {
+            let mut bytes = stored.encode_to_vec();
+            bytes.extend_from_slice(&file.unknown);
+            put_message(&mut out, FILES, &bytes);
+        }
+        out.extend_from_slice(&self.unknown);
+        out
+    }
+
+    /// Takes over what this engine does not know of a former state of the fragment, where this one has nothing.
+    pub(crate) fn inherit_unknown(&mut self, former: &Self) {
+        if self.unknown.is_empty() {
+            self.unknown = former.unknown.clone();
+        }
+        for file in self.files.iter_mut().filter(|file| file.unknown.is_empty()) {
+            let same = |old: &&DataFile| (&old.path, old.base_id) == (&file.path, file.base_id);
+            if let Some(old) = former.files.iter().find(same) {
+                file.unknown = old.unknown.clone();
+            }
+        }
+    }
+
     /// The stored form.
     pub fn to_proto(&self) -> pb::DataFragment {
         pb::DataFragment {
@@ -172,7 +225,11 @@ impl DataFile {
         self.fields.iter().all(|id| *id == TOMBSTONE)
     }
 
-    fn from_proto(stored: pb::DataFile) -> Result<Self> {
+    /// Reads the message and checks it by itself.
+    ///
+    /// # Errors
+    /// Corrupt, naming the file and what is wrong.
+    pub fn from_proto(stored: pb::DataFile) -> Result<Self> {
         let place = |e: Error| e.context(format!("data file '{}'", stored.path));
         let version =
             FileVersion::from_manifest_numbers(stored.file_major_version, stored.file_minor_version);
@@ -186,10 +243,12 @@ impl DataFile {
             version,
             size: Some(stored.file_size_bytes).filter(|size| *size > 0),
             base_id: stored.base_id,
+            unknown: Bytes::new(),
         })
     }
 
-    fn to_proto(&self) -> pb::DataFile {
+    /// The stored form.
+    pub fn to_proto(&self) -> pb::DataFile {
         let (file_major_version, file_minor_version) = self.version.manifest_numbers();
         pb::DataFile {
             path: self.path.clone(),
@@ -248,6 +307,23 @@ impl DeletionFile {
             base_id: self.base_id,
         }
     }
+}
+
+/// Takes the fields that this engine does not know from the stored message of a fragment.
+pub(super) fn keep_unknown(fragment: &mut Arc<Fragment>, stored: &Bytes) -> Result<()> {
+    let unknown = unknown_fields(stored, &KNOWN)?;
+    let files = messages(stored, FILES)?;
+    let of_files = files.iter().map(|file| unknown_fields(file, &KNOWN_OF_FILE));
+    let of_files = of_files.collect::<Result<Vec<_>>>()?;
+    if unknown.is_empty() && of_files.iter().all(Bytes::is_empty) {
+        return Ok(());
+    }
+    let fragment = Arc::make_mut(fragment);
+    fragment.unknown = unknown;
+    for (file, unknown) in fragment.files.iter_mut().zip(of_files) {
+        file.unknown = unknown;
+    }
+    Ok(())
 }
 
 fn check_columns(stored: &pb::DataFile, version: FileVersion) -> Result<()> {

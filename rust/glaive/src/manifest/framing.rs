@@ -14,7 +14,7 @@ use bytes::Bytes;
 use glaive_file::{Context, Error, Result};
 use prost::Message;
 
-use super::Manifest;
+use super::{IndexSection, Manifest};
 use crate::proto::lance::table as pb;
 use crate::transaction::Transaction;
 
@@ -30,8 +30,8 @@ const MAX_INLINE_TRANSACTION: usize = 20 * 1024 * 1024;
 pub struct ManifestFile {
     /// The version.
     pub manifest: Manifest,
-    /// The stored `IndexSection`, kept as bytes: entries of unknown types must travel on unchanged.
-    pub index_section: Option<Bytes>,
+    /// The indices of the version.
+    pub indices: IndexSection,
     /// The stored `Transaction`. Nothing of it has been checked.
     pub transaction_section: Option<Bytes>,
 }
@@ -42,22 +42,20 @@ impl ManifestFile {
     /// # Errors
     /// Corrupt for bytes that break the format, unsupported for features that this engine cannot read.
     pub fn decode(file: &Bytes) -> Result<Self> {
-        let stored = manifest_message(file)?;
-        let index_section = match stored.index_section {
-            None => None,
-            Some(at) => Some(section(file, at).context(|| "index section")?),
-        };
+        let body = manifest_message(file)?;
+        let stored = pb::Manifest::decode(body.clone())?;
+        let index_section = stored.index_section;
         let inline = stored
             .transaction_section
             .or(stored.transaction_section_deprecated);
         let transaction_section = inline.and_then(|at| section(file, at).ok());
-        let manifest = Manifest::from_proto(stored)?;
-        if let Some(bytes) = &index_section {
-            super::index_section::check(bytes, &manifest).context(|| "index section")?;
-        }
+        let mut manifest = Manifest::from_proto(stored)?;
+        manifest.keep_unknown(&body)?;
+        let indices = index_section.map(|at| index_section_at(file, at, &manifest));
+        let indices = indices.transpose().context(|| "index section")?;
         Ok(Self {
             manifest,
-            index_section,
+            indices: indices.unwrap_or_default(),
             transaction_section,
         })
     }
@@ -66,21 +64,17 @@ impl ManifestFile {
     ///
     /// # Errors
     /// Invalid input if a section has more than 2^32 bytes.
-    pub fn encode(
-        manifest: &Manifest,
-        index_section: Option<&Bytes>,
-        transaction: &Transaction,
-    ) -> Result<Vec<u8>> {
+    pub fn encode(manifest: &Manifest, indices: &IndexSection, transaction: &Transaction) -> Result<Vec<u8>> {
         let mut out = Vec::new();
         let mut message = manifest.to_proto();
-        if let Some(section) = index_section {
-            message.index_section = Some(put_section(&mut out, section)?);
+        if let Some(section) = indices.encode() {
+            message.index_section = Some(put_section(&mut out, &section)?);
         }
         let transaction = transaction.encode();
         if transaction.len() <= MAX_INLINE_TRANSACTION {
             message.transaction_section = Some(put_section(&mut out, &transaction)?);
         }
-        let position = put_section(&mut out, &message.encode_to_vec())?;
+        let position = put_section(&mut out, &manifest.encode(message))?;
         out.extend_from_slice(&position.to_le_bytes());
         out.extend_from_slice(&0u16.to_le_bytes());
         out.extend_from_slice(&MINOR.to_le_bytes());
@@ -89,8 +83,14 @@ impl ManifestFile {
     }
 }
 
-/// Finds and decodes the Manifest message.
-fn manifest_message(file: &Bytes) -> Result<pb::Manifest> {
+fn index_section_at(file: &Bytes, position: u64, manifest: &Manifest) -> Result<IndexSection> {
+    let indices = IndexSection::decode(&section(file, position)?)?;
+    indices.check(manifest)?;
+    Ok(indices)
+}
+
+/// Finds the Manifest message.
+fn manifest_message(file: &Bytes) -> Result<Bytes> {
     let too_short = || Error::corrupt(format!("a manifest of {} bytes has no footer", file.len()));
     let footer_at = file.len().checked_sub(FOOTER_LEN).ok_or_else(too_short)?;
     let footer: [u8; FOOTER_LEN] = file
@@ -113,7 +113,7 @@ fn manifest_message(file: &Bytes) -> Result<pb::Manifest> {
             "manifest length does not match: the message must end at the footer",
         ));
     }
-    Ok(pb::Manifest::decode(body)?)
+    Ok(body)
 }
 
 /// The section whose length prefix is at `position`.

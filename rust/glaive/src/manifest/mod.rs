@@ -6,22 +6,34 @@
 pub mod feature_flags;
 mod fragment;
 mod framing;
-mod index_section;
+pub mod indices;
 mod names;
+mod wire;
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use glaive_file::{Error, FileVersion, Result, Schema};
+use prost::Message;
 
 pub use feature_flags::FeatureFlags;
 pub use fragment::{DataFile, DeletionFile, DeletionFileType, Fragment, TOMBSTONE};
 pub use framing::ManifestFile;
-pub use index_section::has_covering_fields;
+pub use indices::{Index, IndexSection};
 pub use names::{DETACHED, HINT, Naming, VERSIONS, attached_versions};
 
 use crate::proto::lance::table as pb;
+use wire::{messages, put_message, unknown_fields};
+
+/// Field numbers of `Manifest`.
+const KNOWN: [u32; 26] = [
+    1, FRAGMENTS, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26,
+];
+
+/// Field number of the fragments.
+const FRAGMENTS: u32 = 2;
 
 /// Largest manifest file that is read.
 pub const MAX_MANIFEST_BYTES: u64 = 4 << 30;
@@ -61,6 +73,8 @@ pub struct Manifest {
     pub tag: String,
     /// Largest field id ever used, in tables that never use one again.
     pub max_allocated_field_id: Option<i32>,
+    /// Stored fields that this engine does not know.
+    pub unknown: Bytes,
 }
 
 impl Manifest {
@@ -74,18 +88,29 @@ impl Manifest {
         self.fragments.iter().find(|fragment| fragment.id == id)
     }
 
+    /// The highest fragment id that was ever used or reserved.
+    pub fn highest_fragment_id(&self) -> Option<u32> {
+        let ids = self.fragments.iter().map(|fragment| fragment.id);
+        ids.max().max(self.max_fragment_id)
+    }
+
+    /// The largest field id of the schema and the data files; -1 if there is none. New fields get larger ones.
+    pub fn highest_field_id(&self) -> i32 {
+        let of_files = self
+            .data_files()
+            .flat_map(|file| file.fields.iter().copied())
+            .max();
+        let of_schema = self.schema.max_field_id();
+        let used = of_files.max(of_schema).max(self.max_allocated_field_id);
+        used.unwrap_or(-1).max(-1)
+    }
+
     /// The first id for a new fragment.
     ///
     /// # Errors
     /// Invalid input if the ids are used up.
     pub fn next_fragment_id(&self) -> Result<u32> {
-        let used = self
-            .fragments
-            .iter()
-            .map(|fragment| fragment.id)
-            .max()
-            .max(self.max_fragment_id);
-        match used {
+        match self.highest_fragment_id() {
             None => Ok(0),
             Some(id) => id
                 .checked_add(1)
@@ -137,9 +162,36 @@ impl Manifest {
             branch: stored.branch,
             tag: stored.tag,
             max_allocated_field_id: stored.max_allocated_field_id,
+            unknown: Bytes::new(),
         };
         manifest.check()?;
         Ok(manifest)
+    }
+
+    /// Takes the fields that this engine does not know from the stored message that the manifest was made from.
+    pub(super) fn keep_unknown(&mut self, stored: &Bytes) -> Result<()> {
+        self.unknown = unknown_fields(stored, &KNOWN)?;
+        for (fragment, stored) in self.fragments.iter_mut().zip(messages(stored, FRAGMENTS)?) {
+            fragment::keep_unknown(fragment, &stored)?;
+        }
+        Ok(())
+    }
+
+    /// The bytes of `message`, which is the stored form of this manifest, with the fields that this engine does not
+    /// know.
+    pub(super) fn encode(&self, mut message: pb::Manifest) -> Vec<u8> {
+        if !self.fragments.iter().any(|fragment| fragment.has_unknown()) {
+            let mut out = message.encode_to_vec();
+            out.extend_from_slice(&self.unknown);
+            return out;
+        }
+        message.fragments.clear();
+        let mut out = message.encode_to_vec();
+        for fragment in &self.fragments {
+            put_message(&mut out, FRAGMENTS, &fragment.encode());
+        }
+        out.extend_from_slice(&self.unknown);
+        out
     }
 
     /// Checks what concerns more than one fragment; also before a manifest is written.

@@ -3,18 +3,24 @@
 //! A transaction is built against a read version and stored twice: inline in the manifest that it makes, and as
 //! `_transactions/{read_version}-{uuid}.txn`. In it, new fragments have the id 0; real ids are given on commit.
 
-mod conflict;
+pub mod conflict;
+mod operation;
+mod proto;
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use glaive_file::{Context, Error, FileVersion, Result, Schema};
+use glaive_file::{Context, Error, Result};
 use prost::Message;
 
-pub use conflict::{OperationKind, check_conflict};
+pub use conflict::OperationKind;
+pub use operation::{
+    DataReplacementGroup, Operation, RewriteGroup, RewrittenIndex, Update, UpdateConfig, UpdateMap,
+    UpdateMode,
+};
+pub use proto::stored_uuid;
 
-use crate::manifest::Fragment;
-use crate::proto::lance::table::{self as pb, transaction as op};
+use crate::proto::lance::table as pb;
 
 /// Directory of the transaction files.
 pub const TRANSACTIONS: &str = "_transactions";
@@ -32,33 +38,6 @@ pub struct Transaction {
     pub operation: Operation,
     /// Copied to the manifest; unused.
     pub tag: String,
-}
-
-/// What a transaction does.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Operation {
-    /// Adds fragments.
-    Append {
-        /// New fragments.
-        fragments: Vec<Fragment>,
-    },
-    /// Replaces schema and fragments, or makes a new table.
-    Overwrite {
-        /// New fragments.
-        fragments: Vec<Fragment>,
-        /// New schema. Its metadata is not stored in the transaction.
-        schema: Schema,
-        /// Entries that are merged into the config.
-        config_upsert_values: BTreeMap<String, String>,
-        /// Base paths of a new table.
-        initial_bases: Vec<pb::BasePath>,
-        /// New default version of data files, if the writer named one. Not stored in the transaction.
-        data_version: Option<FileVersion>,
-    },
-    /// An operation of another writer in its stored form.
-    Other(op::Operation),
-    /// A stored operation that this engine does not know.
-    Unknown,
 }
 
 impl Transaction {
@@ -81,14 +60,33 @@ impl Transaction {
 
     /// The stored form.
     pub fn encode(&self) -> Vec<u8> {
-        let message = pb::Transaction {
+        self.to_proto().encode_to_vec()
+    }
+
+    /// The stored form as a message.
+    pub fn to_proto(&self) -> pb::Transaction {
+        pb::Transaction {
             read_version: self.read_version,
             uuid: self.uuid.clone(),
             tag: self.tag.clone(),
             transaction_properties: self.properties.clone(),
             operation: self.operation.to_proto(),
-        };
-        message.encode_to_vec()
+        }
+    }
+
+    /// The uuid becomes part of a file name.
+    ///
+    /// # Errors
+    /// Invalid input for anything but hexadecimal digits and hyphens.
+    pub fn check_uuid(&self) -> Result<()> {
+        let legal = |byte: u8| byte.is_ascii_hexdigit() || byte == b'-';
+        match !self.uuid.is_empty() && self.uuid.bytes().all(legal) {
+            true => Ok(()),
+            false => Err(Error::invalid_input(format!(
+                "the uuid '{}' of the transaction has other characters than hexadecimal digits and hyphens",
+                self.uuid
+            ))),
+        }
     }
 
     /// Reads the stored form. An unknown operation is no error.
@@ -105,54 +103,6 @@ impl Transaction {
             operation,
             tag: stored.tag,
         })
-    }
-}
-
-impl Operation {
-    fn from_proto(stored: Option<op::Operation>) -> Result<Self> {
-        let fragments = |list: Vec<pb::DataFragment>| {
-            list.into_iter()
-                .map(Fragment::from_proto)
-                .collect::<Result<Vec<_>>>()
-        };
-        Ok(match stored {
-            None => Self::Unknown,
-            Some(op::Operation::Append(append)) => Self::Append {
-                fragments: fragments(append.fragments)?,
-            },
-            Some(op::Operation::Overwrite(overwrite)) => Self::Overwrite {
-                fragments: fragments(overwrite.fragments)?,
-                schema: Schema::from_proto(&overwrite.schema, &overwrite.schema_metadata)?,
-                config_upsert_values: overwrite.config_upsert_values,
-                initial_bases: overwrite.initial_bases,
-                data_version: None,
-            },
-            Some(other) => Self::Other(other),
-        })
-    }
-
-    fn to_proto(&self) -> Option<op::Operation> {
-        let stored = |list: &[Fragment]| list.iter().map(Fragment::to_proto).collect();
-        match self {
-            Self::Append { fragments } => Some(op::Operation::Append(op::Append {
-                fragments: stored(fragments),
-            })),
-            Self::Overwrite {
-                fragments,
-                schema,
-                config_upsert_values,
-                initial_bases,
-                ..
-            } => Some(op::Operation::Overwrite(op::Overwrite {
-                fragments: stored(fragments),
-                schema: schema.to_proto(),
-                schema_metadata: BTreeMap::new(),
-                config_upsert_values: config_upsert_values.clone(),
-                initial_bases: initial_bases.clone(),
-            })),
-            Self::Other(operation) => Some(operation.clone()),
-            Self::Unknown => None,
-        }
     }
 }
 

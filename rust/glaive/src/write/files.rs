@@ -226,6 +226,7 @@ impl<'a> FragmentWriter<'a> {
             version: summary.version,
             size: Some(summary.size_bytes),
             base_id: None,
+            unknown: bytes::Bytes::new(),
         };
         let fragment = Fragment::new(vec![file], summary.num_rows);
         self.progress(|progress| progress.complete(&fragment))?;
@@ -257,7 +258,7 @@ fn conform(array: &ArrayRef, target: &DataType) -> Result<ArrayRef> {
 }
 
 /// Fails for a null where the field, or one in it, must not be null. A null struct has no children to check.
-fn check_nulls(field: &Field, array: &ArrayRef, path: &str) -> Result<()> {
+pub(crate) fn check_nulls(field: &Field, array: &ArrayRef, path: &str) -> Result<()> {
     let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
     if nulls.is_some() && !field.nullable {
         return Err(Error::invalid_input(format!(

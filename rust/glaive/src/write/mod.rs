@@ -13,7 +13,7 @@ use glaive_file::container::Alignment;
 use glaive_file::io::{LocalStorage, Storage};
 use glaive_file::{Error, FileVersion, Result, Schema};
 
-use crate::commit::{CommitFailure, Committed, already_exists, commit, commit_new};
+use crate::commit::{CommitFailure, CommitOptions, Committed, already_exists, commit, commit_new};
 use crate::dataset::{Dataset, OpenOptions};
 use crate::manifest::{DETACHED, Fragment, Naming};
 use crate::projection::RESERVED;
@@ -21,6 +21,7 @@ use crate::transaction::{Operation, Transaction};
 use crate::versions::VersionStore;
 use append_schema::fields_for_append;
 pub use blobs::ExternalBlobs;
+pub(crate) use files::check_nulls;
 use files::{FragmentWriter, WrittenFiles};
 
 /// What to do with a table that exists.
@@ -219,11 +220,11 @@ fn create(
     let schema = new_schema(&reader, version)?;
     let mut written = WrittenFiles::new(storage);
     let operation = stage_overwrite(schema, version, reader, params, &mut written)?;
-    let committed = commit_new(storage, naming, &params.transaction(0, operation));
     let store = VersionStore {
         storage: storage.clone(),
         naming,
     };
+    let committed = commit_new(&store, &params.transaction(0, operation));
     conclude(store, written, committed)
 }
 
@@ -256,7 +257,7 @@ fn append(
     let mut written = WrittenFiles::of(dataset);
     let fragments = FragmentWriter::new(schema, version, params, &mut written).write_all(reader)?;
     let transaction = params.transaction(dataset.version(), Operation::Append { fragments });
-    let committed = commit(dataset.store(), dataset.manifest(), &transaction);
+    let committed = commit(dataset.store(), &transaction, &CommitOptions::default());
     conclude(dataset.store().clone(), written, committed)
 }
 
@@ -272,11 +273,8 @@ fn overwrite(
     let schema = new_schema(&reader, version)?;
     let mut written = WrittenFiles::of(dataset);
     let operation = stage_overwrite(schema, version, reader, params, &mut written)?;
-    let committed = commit(
-        dataset.store(),
-        dataset.manifest(),
-        &params.transaction(dataset.version(), operation),
-    );
+    let transaction = params.transaction(dataset.version(), operation);
+    let committed = commit(dataset.store(), &transaction, &CommitOptions::default());
     conclude(dataset.store().clone(), written, committed)
 }
 
@@ -351,12 +349,9 @@ fn conclude(
     committed: Result<Committed, CommitFailure>,
 ) -> Result<Dataset> {
     match committed {
-        Ok(Committed {
-            manifest,
-            index_section,
-        }) => {
+        Ok(Committed { manifest, indices }) => {
             written.keep();
-            Ok(Dataset::new(store, manifest, index_section))
+            Ok(Dataset::new(store, manifest, indices))
         }
         Err(CommitFailure {
             error,
