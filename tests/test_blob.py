@@ -232,7 +232,7 @@ def test_pages_of_lists_with_and_without_nulls(shape: str, uri: str) -> None:
     metadata = KEY if shape == "blob" else None
     table = pa.table([pa.array(rows, kind)], schema=pa.schema([pa.field("n", kind, metadata=metadata)]))
     reader = table.to_reader(max_chunksize=40)
-    ds = glaive.write_dataset(reader, uri, data_storage_version="2.2", data_cache_bytes=400)
+    ds = glaive.write_dataset(reader, uri, data_storage_version="2.2", data_cache_bytes=100)
     [data] = Path(uri).glob("data/*.lance")
     columns = LanceFileReader(str(data)).metadata().columns
     assert min(len(column.pages) for column in columns) > 5
