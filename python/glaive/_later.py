@@ -12,20 +12,20 @@ from typing import Any, NoReturn
 from glaive.errors import unsupported
 
 METHODS = """
-_take_rows add_bases add_columns all_files alter_columns base_paths centroids cleanup_old_versions commit
-commit_batch commit_existing_index_segments config create_branch create_index create_index_uncommitted
+_take_rows add_bases add_columns all_files alter_columns base_paths centroids commit
+commit_batch commit_existing_index_segments config create_index create_index_uncommitted
 create_scalar_index deep_clone delete delete_config_keys delta describe_indices drop drop_columns drop_index
-explain_cleanup_old_versions fragment_ids from_pydantic_model get_ivf_model get_transactions
+fragment_ids from_pydantic_model get_ivf_model get_transactions
 index_statistics initialize_mem_wal io_stats_incremental io_stats_snapshot latest_storage_options
 list_indices mem_wal_index_details mem_wal_writer merge merge_existing_index_segments merge_index_metadata
-merge_insert migrate_manifest_paths_v2 new_file_session prewarm_index
+merge_insert new_file_session prewarm_index
 read_transaction remap_row_addrs replace_field_metadata replace_schema_metadata restore session
 shallow_clone sql tracked_files truncate_table update update_config update_field_metadata
-update_metadata update_schema_metadata validate version_refs
+update_metadata update_schema_metadata validate
 """
 PROPERTIES = """
-branches has_index has_stable_row_ids initial_storage_options max_field_id metadata optimize stats
-storage_options_accessor tags
+has_index has_stable_row_ids initial_storage_options max_field_id metadata optimize stats
+storage_options_accessor
 """
 
 

@@ -10,12 +10,14 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use chrono::Utc;
-use glaive_file::io::Storage;
+use glaive_file::io::{Durability, Storage};
 use glaive_file::{Error, ErrorKind, FileVersion, Result};
 use rand::RngExt;
 
+use crate::cleanup::after_commit;
+use crate::lock::CommitLease;
 use crate::manifest::{
-    DETACHED, DataFile, FeatureFlags, Fragment, HINT, Manifest, ManifestFile, Naming, feature_flags,
+    DETACHED, DataFile, FeatureFlags, Fragment, HINT, Manifest, ManifestFile, VERSIONS, feature_flags,
     has_covering_fields, this_writer,
 };
 use crate::transaction::{Operation, Transaction, check_conflict, transaction_path};
@@ -56,24 +58,44 @@ impl From<Error> for CommitFailure {
 /// # Errors
 /// Already exists if another writer was faster.
 pub(crate) fn commit_new(
-    storage: &Arc<dyn Storage>,
-    naming: Naming,
+    store: &VersionStore,
     transaction: &Transaction,
 ) -> Result<Committed, CommitFailure> {
     let manifest = first_manifest(transaction)?;
-    let store = VersionStore {
-        storage: storage.clone(),
-        naming,
-    };
     let attempt = Attempt {
-        store: &store,
+        store,
         transaction,
         manifest,
         index_section: None,
     };
     match attempt.run()? {
         Some(committed) => Ok(committed),
-        None => Err(already_exists(storage.uri()).into()),
+        None => Err(already_exists(store.storage.uri()).into()),
+    }
+}
+
+/// Commits the first version of a clone, whose number is that of its source.
+///
+/// # Errors
+/// Already exists if another writer was faster.
+pub(crate) fn commit_clone(
+    store: &VersionStore,
+    mut manifest: Manifest,
+    index_section: Option<Bytes>,
+    flags: FeatureFlags,
+    transaction: &Transaction,
+) -> Result<Committed, CommitFailure> {
+    flags.check_writable()?;
+    stamp(&mut manifest, index_section.as_ref(), transaction, flags)?;
+    let attempt = Attempt {
+        store,
+        transaction,
+        manifest,
+        index_section,
+    };
+    match attempt.run()? {
+        Some(committed) => Ok(committed),
+        None => Err(already_exists(store.storage.uri()).into()),
     }
 }
 
@@ -95,16 +117,20 @@ pub(crate) fn commit(
     let mut backoff = Backoff::default();
     let mut seen = base.version;
     for attempt in 0..ATTEMPTS {
-        let latest = catch_up(store, &mut seen, transaction)?;
+        let (store, newest) = store.refreshed()?;
+        let latest = catch_up(&store, newest, &mut seen, transaction)?;
         let (manifest, index_section) = next_manifest(&latest, transaction)?;
         let run = Attempt {
-            store,
+            store: &store,
             transaction,
             manifest,
             index_section,
         };
         match run.run()? {
-            Some(committed) => return Ok(committed),
+            Some(committed) => {
+                after_commit(&store, &committed.manifest);
+                return Ok(committed);
+            }
             None if started.elapsed() > RETRY_TIME => break,
             None => backoff.sleep(attempt, started),
         }
@@ -135,8 +161,7 @@ fn used_up(version: u64, elapsed: Duration) -> Error {
 /// Checks the transaction against every version after `seen` and returns the latest.
 ///
 /// A version in between whose transaction is gone could hide any change, so it is a conflict.
-fn catch_up(store: &VersionStore, seen: &mut u64, ours: &Transaction) -> Result<ManifestFile> {
-    let latest = store.latest()?;
+fn catch_up(store: &VersionStore, latest: u64, seen: &mut u64, ours: &Transaction) -> Result<ManifestFile> {
     let mut last = None;
     for version in *seen + 1..=latest {
         let (file, theirs) = load_committed(store, version)?;
@@ -200,19 +225,45 @@ impl Attempt<'_> {
         let bytes = ManifestFile::encode(&self.manifest, self.index_section.as_ref(), self.transaction)?;
         storage.put(&transaction_file, &self.transaction.encode())?;
         let version = self.manifest.version;
+        let Some(lease) = self.acquire(&transaction_file)? else {
+            return Ok(None);
+        };
         let created = storage.put_if_absent(&self.store.naming.path(version), &bytes);
         let landed = match created {
-            Ok(()) => true,
-            Err(error) => self.verify(error, &transaction_file)?,
+            Ok(()) => Ok(true),
+            Err(error) => self.verify(error, &transaction_file),
         };
-        if landed {
-            write_hint(storage, version);
-            return Ok(Some(Committed {
-                manifest: self.manifest,
-                index_section: self.index_section,
-            }));
+        let released = lease.map_or(Ok(()), |lease| lease.release(matches!(landed, Ok(true))));
+        if !landed? {
+            return Ok(None);
         }
-        Ok(None)
+        write_hint(storage, version);
+        // The version is there, whatever the lock says.
+        released.map_err(|error| CommitFailure {
+            error,
+            status_unknown: true,
+        })?;
+        Ok(Some(Committed {
+            manifest: self.manifest,
+            index_section: self.index_section,
+        }))
+    }
+
+    /// The lock, where the table has one; `None` if another writer holds it.
+    fn acquire(&self, transaction_file: &str) -> Result<Option<Option<Box<dyn CommitLease>>>> {
+        let Some(lock) = &self.store.lock else {
+            return Ok(Some(None));
+        };
+        lock.acquire(self.manifest.version)
+            .map(|lease| Some(Some(lease)))
+            .or_else(|e| {
+                // Garbage if it stays; cleanup removes it.
+                let _ = self.store.storage.delete(transaction_file);
+                match e.kind() {
+                    ErrorKind::CommitConflict { retryable: true } => Ok(None),
+                    _ => Err(e),
+                }
+            })
     }
 
     /// Finds out after a failed creation whether it was our manifest that is there.
@@ -232,6 +283,11 @@ impl Attempt<'_> {
             },
         };
         if theirs.is_some_and(|theirs| theirs.uuid == self.transaction.uuid) {
+            // What failed may have been the sync.
+            if self.store.storage.durability() == Durability::Disk {
+                let synced = self.store.storage.sync_directory(VERSIONS);
+                synced.map_err(|cause| status_unknown(version, cause))?;
+            }
             return Ok(true);
         }
         // Garbage if it stays; cleanup removes it.
@@ -253,7 +309,12 @@ fn status_unknown(version: u64, cause: Error) -> CommitFailure {
 
 /// The hint saves a listing on other stores. It may be wrong or missing, so a failure to write it is none.
 fn write_hint(storage: &dyn Storage, version: u64) {
-    let _ = storage.put(HINT, format!("{{\"version\":{version}}}").as_bytes());
+    let hint = format!("{{\"version\":{version}}}");
+    // Not worth a sync either.
+    let _ = match storage.with_durability(Durability::Process) {
+        Some(quick) => quick.put(HINT, hint.as_bytes()),
+        None => storage.put(HINT, hint.as_bytes()),
+    };
 }
 
 /// Version 1 from an overwrite of nothing.
@@ -322,14 +383,24 @@ fn finish(
     manifest.fragments.sort_by_key(|fragment| fragment.id);
     let highest = manifest.fragments.last().map(|fragment| fragment.id);
     manifest.max_fragment_id = manifest.max_fragment_id.max(highest);
+    stamp(&mut manifest, index_section, transaction, previous)?;
+    Ok(manifest)
+}
+
+/// Sets what says who wrote the version, when and how, and checks the whole.
+fn stamp(
+    manifest: &mut Manifest,
+    index_section: Option<&Bytes>,
+    transaction: &Transaction,
+    previous: FeatureFlags,
+) -> Result<()> {
     manifest.timestamp = Utc::now();
     manifest.writer_version = Some(this_writer());
     manifest.transaction_file = transaction.file_name();
     manifest.tag.clone_from(&transaction.tag);
     let covering = index_section.is_some_and(has_covering_fields);
-    manifest.flags = FeatureFlags::of_next(&manifest, covering, previous);
-    manifest.check()?;
-    Ok(manifest)
+    manifest.flags = FeatureFlags::of_next(manifest, covering, previous);
+    manifest.check()
 }
 
 fn apply(manifest: &mut Manifest, operation: &Operation) -> Result<()> {

@@ -13,6 +13,7 @@ mod support;
 mod blobs;
 mod commits;
 mod conflicts;
+mod crash;
 mod deletions;
 mod faults;
 mod feature_flags;
