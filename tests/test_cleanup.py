@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -330,3 +331,56 @@ def test_a_lock_hears_that_the_commit_failed(table: pa.Table, uri: str) -> None:
     )
     assert told == [CommitConflictError]
     assert (ds.version, lock.calls) == (3, [3, "done"])
+
+
+def test_the_other_engine_knows_what_our_branches_use(versions: str, table: pa.Table) -> None:
+    branch = glaive.dataset(versions).create_branch("b", 1)
+    glaive.write_dataset(table, branch, mode="append")
+    lance.dataset(versions).cleanup_old_versions(NOW)
+    assert glaive.dataset(branch.uri).to_table().num_rows == 200
+    check_all(versions)
+
+
+def test_a_version_that_is_restored_keeps_its_files(versions: str) -> None:
+    theirs = lance.dataset(versions, version=1)
+    theirs.restore()
+    glaive.dataset(versions).cleanup_old_versions(NOW)
+    assert numbers(versions) == [5]
+    assert glaive.dataset(versions).count_rows() == 100
+    check_all(versions)
+
+
+def test_cleaning_a_clone_leaves_its_source_alone(versions: str, table: pa.Table) -> None:
+    clone = versions + ".clone"
+    lance.dataset(versions).shallow_clone(clone, 2)
+    glaive.write_dataset(table, clone, mode="append")
+    before = files(versions)
+    glaive.dataset(clone).cleanup_old_versions(NOW, delete_unverified=True)
+    assert files(versions) == before
+    assert numbers(clone) == [3]
+    check_all(clone)
+
+
+def test_cleanup_beside_writers(table: pa.Table, uri: str) -> None:
+    """Nothing that is acknowledged is lost while old versions go all the time."""
+    glaive.write_dataset(table, uri)
+    writes = 15
+
+    def write(_: int) -> int:
+        done = 0
+        while done < writes:
+            try:
+                glaive.write_dataset(table, uri, mode="append")
+                done += 1
+            except (CommitConflictError, FileNotFoundError):
+                # The version that it was based on, or one in between, was removed.
+                continue
+        return done
+
+    with ThreadPoolExecutor() as pool:
+        writers = [pool.submit(write, n) for n in range(2)]
+        while not all(writer.done() for writer in writers):
+            glaive.dataset(uri).cleanup_old_versions(retain_versions=2)
+        assert [writer.result() for writer in writers] == [writes, writes]
+    assert glaive.dataset(uri).count_rows() == (2 * writes + 1) * len(table)
+    check_all(uri)

@@ -300,3 +300,56 @@ def test_asof_with_a_tag(versions: str) -> None:
 def test_what_is_missing_is_named(versions: str) -> None:
     with pytest.raises(UnsupportedError, match="shallow_clone"):
         glaive.dataset(versions).shallow_clone("x", 1)
+
+
+def test_names_in_files_are_checked_too(versions: str) -> None:
+    """A ref file may say anything; nothing outside of the dataset is read or removed for it."""
+    refs = Path(versions) / "_refs"
+    outside = Path(versions).parent / "outside"
+    (outside / "_versions").mkdir(parents=True)
+    ds = glaive.dataset(versions)
+    ds.create_branch("b")
+    stored = (refs / "branches" / "b.json").read_text()
+    (refs / "branches" / "..%2F..%2Foutside.json").write_text(stored)
+    with pytest.raises(OSError, match="Ref is invalid"):
+        ds.branches.delete("../../outside")
+    with pytest.raises(OSError, match="Ref is invalid"):
+        ds.cleanup_old_versions()
+    assert (outside / "_versions").is_dir()
+    (refs / "tags").mkdir()
+    (refs / "tags" / "t.json").write_text('{"branch": "../../outside", "version": 1, "manifestSize": 1}')
+    with pytest.raises(OSError, match="Ref is invalid"):
+        ds.checkout_version("t")
+    with pytest.raises(OSError, match="Ref is invalid"):
+        ds.tags.get_version("../branches/b")
+
+
+def test_a_branch_that_is_not_where_it_says(versions: str, tmp_path: Path) -> None:
+    ds = glaive.dataset(versions)
+    branch = ds.create_branch("b")
+    moved = Path(branch.uri).rename(tmp_path / "moved")
+    opened = glaive.dataset(moved)
+    assert opened.count_rows() == 300
+    with pytest.raises(glaive.errors.CorruptFileError, match="does not end with tree/b"):
+        opened.tags.list()
+    moved.rename(Path(versions) / "tree" / "c")
+    (Path(versions) / "_refs" / "branches" / "b.json").rename(
+        Path(versions) / "_refs" / "branches" / "c.json"
+    )
+    with pytest.raises(glaive.errors.CorruptFileError, match="holds branch b, not c"):
+        ds.checkout_version(("c", None))
+
+
+def test_branches_of_early_writers_have_a_derived_identifier(versions: str) -> None:
+    ds = glaive.dataset(versions)
+    ds.create_branch("a/b", 2).create_branch("c")
+    for name in ("a%2Fb", "c"):
+        path = Path(versions) / "_refs" / "branches" / f"{name}.json"
+        stored = json.loads(path.read_text())
+        del stored["identifier"]
+        path.write_text(json.dumps(stored))
+    ours, theirs = (engine.dataset(versions).branches.list() for engine in ENGINES.values())
+    assert ours == theirs
+    assert [pair[0] for branch in ours.values() for pair in branch["branch_identifier"]] == [0, 0]
+    with pytest.raises(OSError, match="referenced by"):
+        ds.branches.delete("a/b")

@@ -139,7 +139,8 @@ def write_dataset(
 
     `durability` says what the new version survives once this returns: "process" (the default, as pylance) the
     end of the process, "disk" also a power loss (not an option of pylance). "disk" waits for the device at
-    every file and directory: six times for an append of one file. `commit_lock` is called with each version
+    every file and directory: six times for an append of one file. The handle that is returned keeps it for
+    later writes through it. `commit_lock` is called with each version
     that is about to be made and gives the context manager that is held meanwhile. `auto_cleanup_options`
     ({"interval": versions, "older_than_seconds": age}) makes a new dataset remove old versions after commits.
 

@@ -15,6 +15,7 @@ mod commits;
 mod conflicts;
 mod crash;
 mod deletions;
+mod durability;
 mod faults;
 mod feature_flags;
 mod hostile;
