@@ -62,11 +62,14 @@ def run_until_killed(uri: str, seed: int, delay: float) -> list[str]:
         text=True,
     )
     assert process.stdout is not None
+    assert process.stderr is not None
     assert process.stdout.readline() == "started\n", process.communicate()[1]
     time.sleep(delay)
     os.kill(process.pid, signal.SIGKILL)
-    out, err = process.communicate()
-    assert err == ""
+    # Not `communicate`, which would lose lines that were buffered together with the first.
+    out = process.stdout.read()
+    assert process.stderr.read() == ""
+    process.wait()
     return [line.split()[0] for line in out.splitlines()]
 
 

@@ -33,6 +33,7 @@ fn policy(
         delete_unverified,
         error_if_tagged_old_versions,
         delete_rate_limit,
+        ..CleanupPolicy::default()
     }
 }
 

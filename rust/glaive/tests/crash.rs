@@ -36,14 +36,28 @@ fn operate(uri: &str, operation: &str) {
         "append" => drop(Dataset::write(uri, stream(rows(5..9)), &mode(WriteMode::Append)).unwrap()),
         "durable" => drop(Dataset::write(uri, stream(rows(5..9)), &durable(WriteMode::Append)).unwrap()),
         "overwrite" => drop(Dataset::write(uri, stream(rows(7..9)), &mode(WriteMode::Overwrite)).unwrap()),
-        "blobs" => drop(Dataset::write(uri, stream(blobs(&[10, 100_000])), &mode(WriteMode::Overwrite)).unwrap()),
+        "blobs" => {
+            drop(Dataset::write(uri, stream(blobs(&[10, 100_000])), &mode(WriteMode::Overwrite)).unwrap())
+        }
         "cleanup" => drop(open().cleanup(&policy(), &mut |_, _| Ok(())).unwrap()),
-        "branch" => drop(open().branches().unwrap().create("b/c", &Reference::Version(1)).unwrap()),
-        "migrate" => drop(
-            Dataset::open(uri, OpenOptions { version: Some(1), as_of: None })
+        "branch" => drop(
+            open()
+                .branches()
                 .unwrap()
-                .migrate_manifest_paths_v2()
+                .create("b/c", &Reference::Version(1))
                 .unwrap(),
+        ),
+        "migrate" => drop(
+            Dataset::open(
+                uri,
+                OpenOptions {
+                    version: Some(1),
+                    as_of: None,
+                },
+            )
+            .unwrap()
+            .migrate_manifest_paths_v2()
+            .unwrap(),
         ),
         other => panic!("{other}"),
     }
@@ -97,7 +111,11 @@ fn check_versions(uri: &str) -> Vec<u64> {
     let versions = latest.version_numbers().unwrap();
     for version in &versions {
         let dataset = latest.checkout_version(*version).unwrap();
-        let batches: Vec<_> = dataset.scan(Default::default()).unwrap().map(Result::unwrap).collect();
+        let batches: Vec<_> = dataset
+            .scan(Default::default())
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
         let rows: usize = batches.iter().map(|batch| batch.num_rows()).sum();
         assert_eq!(rows as u64, dataset.count_rows().unwrap());
     }
@@ -119,13 +137,21 @@ fn former_or_new(operation: &str, new: &[i64]) -> u64 {
         }
         // Trying again succeeds, and so does removing what the dead process left.
         operate(&uri, operation);
-        let everything = CleanupPolicy { delete_unverified: true, ..policy() };
+        let everything = CleanupPolicy {
+            delete_unverified: true,
+            ..policy()
+        };
         let dataset = place.open();
         dataset.cleanup(&everything, &mut |_, _| Ok(())).unwrap();
         assert_eq!(check_versions(&uri), [dataset.version()]);
         assert_eq!(place.names("data").len(), dataset.manifest().data_files().count());
         assert_eq!(place.names("_transactions").len(), 1);
-        assert_eq!(place.names("_versions").len(), 2, "{:?}", place.names("_versions"));
+        assert_eq!(
+            place.names("_versions").len(),
+            2,
+            "{:?}",
+            place.names("_versions")
+        );
     })
 }
 
@@ -143,17 +169,21 @@ fn overwrites() {
 
 #[test]
 fn creations() {
-    at_every_step("create", |_| {}, |place, done| {
-        let uri = place.uri();
-        match Dataset::open(&uri, OpenOptions::default()) {
-            Ok(dataset) => assert_eq!(ints(&dataset, "a"), (0..5).map(Some).collect::<Vec<_>>()),
-            Err(error) => {
-                assert!(!done && error.kind() == glaive::ErrorKind::NotFound, "{error}");
-                operate(&uri, "create");
-                assert_eq!(check_versions(&uri), [1]);
+    at_every_step(
+        "create",
+        |_| {},
+        |place, done| {
+            let uri = place.uri();
+            match Dataset::open(&uri, OpenOptions::default()) {
+                Ok(dataset) => assert_eq!(ints(&dataset, "a"), (0..5).map(Some).collect::<Vec<_>>()),
+                Err(error) => {
+                    assert!(!done && error.kind() == glaive::ErrorKind::NotFound, "{error}");
+                    operate(&uri, "create");
+                    assert_eq!(check_versions(&uri), [1]);
+                }
             }
-        }
-    });
+        },
+    );
 }
 
 #[test]
@@ -192,7 +222,9 @@ fn branches() {
         if !exists {
             operate(&place.uri(), "branch");
         }
-        let branch = dataset.checkout(&Reference::Branch(Some("b/c".to_owned()), None)).unwrap();
+        let branch = dataset
+            .checkout(&Reference::Branch(Some("b/c".to_owned()), None))
+            .unwrap();
         assert_eq!(ints(&branch, "a"), ints(&dataset, "a"));
     });
 }

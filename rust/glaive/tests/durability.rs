@@ -20,7 +20,10 @@ fn table(place: &Place) -> (Dataset, Arc<LocalStorage>) {
     let _ = Dataset::write(uri.as_str(), stream(rows(0..5)), &mode(WriteMode::Create)).unwrap();
     let counting = Arc::new(LocalStorage::from_uri(&uri).unwrap());
     let storage: Arc<dyn Storage> = counting.clone();
-    (Dataset::open_storage(&storage, OpenOptions::default()).unwrap(), counting)
+    (
+        Dataset::open_storage(&storage, OpenOptions::default()).unwrap(),
+        counting,
+    )
 }
 
 #[test]
@@ -49,7 +52,10 @@ fn side_files_and_new_directories_are_synced() {
     let params = with(Some(Durability::Disk), WriteMode::Overwrite);
     let _ = Dataset::write(&dataset, stream(blobs(&[10, 100_000, 5_000_000])), &params).unwrap();
     let data = place.names("data");
-    let side_files: usize = data.iter().map(|name| place.names(&format!("data/{name}")).len()).sum();
+    let side_files: usize = data
+        .iter()
+        .map(|name| place.names(&format!("data/{name}")).len())
+        .sum();
     let directories = data.iter().filter(|name| !name.ends_with(".lance")).count();
     assert!(side_files > 0);
     assert_eq!(storage.syncs() as usize, 6 + 2 * side_files + directories);
@@ -60,7 +66,11 @@ fn a_branch_is_as_durable_as_its_snapshot() {
     let place = Place::new();
     let (dataset, storage) = table(&place);
     let durable = dataset.with_settings(Some(Durability::Disk), None).unwrap();
-    let _ = durable.branches().unwrap().create("b", &Reference::Version(1)).unwrap();
+    let _ = durable
+        .branches()
+        .unwrap()
+        .create("b", &Reference::Version(1))
+        .unwrap();
     // Transaction, manifest and the file of the branch, each with its directory, and six new directories: _refs,
     // branches, tree, b and two in it. The hint is not worth a sync.
     assert_eq!(storage.syncs(), 6 + 6);
@@ -76,5 +86,8 @@ fn a_cleanup_syncs_once_between_manifests_and_files() {
         ..Default::default()
     };
     let stats = latest.cleanup(&policy, &mut |_, _| Ok(())).unwrap();
-    assert_eq!((stats.old_versions, stats.data_files_removed, storage.syncs()), (1, 1, 1));
+    assert_eq!(
+        (stats.old_versions, stats.data_files_removed, storage.syncs()),
+        (1, 1, 1)
+    );
 }

@@ -22,5 +22,6 @@ mod hostile;
 mod manifests;
 mod old_tables;
 mod reads;
+mod refs;
 mod v2_0;
 mod writes;

@@ -14,6 +14,7 @@ use crate::versions::VersionStore;
 const INTERVAL: &str = "lance.auto_cleanup.interval";
 const OLDER_THAN: &str = "lance.auto_cleanup.older_than";
 const RETAIN_VERSIONS: &str = "lance.auto_cleanup.retain_versions";
+const REFERENCED_BRANCH: &str = "lance.auto_cleanup.referenced_branch";
 const DELETE_RATE_LIMIT: &str = "lance.auto_cleanup.delete_rate_limit";
 
 /// Cleanup after every so many versions of a new table.
@@ -74,6 +75,7 @@ fn policy(config: &BTreeMap<String, String>, version: u64) -> Result<Option<Clea
         retain_versions: number(config, RETAIN_VERSIONS)?,
         delete_rate_limit: number(config, DELETE_RATE_LIMIT)?,
         error_if_tagged_old_versions: false,
+        clean_referenced_branches: config.get(REFERENCED_BRANCH).is_some_and(|text| text == "true"),
         ..CleanupPolicy::default()
     }))
 }
@@ -162,6 +164,45 @@ fn nanoseconds(unit: &str) -> Option<u128> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn policies_of_a_config() {
+        let config = |entries: &[(&str, &str)]| {
+            let owned =
+                |(key, value): &(&str, &str)| (format!("lance.auto_cleanup.{key}"), (*value).to_owned());
+            entries.iter().map(owned).collect::<BTreeMap<_, _>>()
+        };
+        assert_eq!(policy(&config(&[("older_than", "1h")]), 3).unwrap(), None);
+        let every_third = config(&[
+            ("interval", "3"),
+            ("retain_versions", "2"),
+            ("referenced_branch", "true"),
+            ("delete_rate_limit", "9"),
+        ]);
+        assert_eq!(policy(&every_third, 4).unwrap(), None);
+        let found = policy(&every_third, 6).unwrap().unwrap();
+        assert_eq!(
+            (found.before, found.retain_versions, found.delete_rate_limit),
+            (None, Some(2), Some(9))
+        );
+        assert!(found.clean_referenced_branches && !found.error_if_tagged_old_versions);
+        let always = config(&[("interval", "0"), ("older_than", "1h")]);
+        let before = policy(&always, 7).unwrap().unwrap().before.unwrap();
+        assert!((Utc::now() - before).num_seconds().abs_diff(3600) < 5);
+        for wrong in [("interval", "x"), ("interval", "-1")] {
+            assert!(policy(&config(&[wrong]), 3).is_err());
+        }
+        for wrong in [
+            ("older_than", "soon"),
+            ("older_than", "99999999999years"),
+            ("retain_versions", ""),
+        ] {
+            assert!(
+                policy(&config(&[("interval", "1"), wrong]), 3).is_err(),
+                "{wrong:?}"
+            );
+        }
+    }
 
     #[test]
     fn durations_as_pylance_writes_them() {

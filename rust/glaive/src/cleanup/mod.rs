@@ -45,6 +45,8 @@ pub struct CleanupPolicy {
     pub delete_unverified: bool,
     /// A tagged version that would go is an error; else it is kept silently.
     pub error_if_tagged_old_versions: bool,
+    /// Cleans the branches that start from this one first, by the same policy.
+    pub clean_referenced_branches: bool,
     /// Files per second.
     pub delete_rate_limit: Option<u64>,
 }
@@ -57,6 +59,7 @@ impl Default for CleanupPolicy {
             versions: None,
             delete_unverified: false,
             error_if_tagged_old_versions: true,
+            clean_referenced_branches: false,
             delete_rate_limit: None,
         }
     }
@@ -235,6 +238,10 @@ impl Dataset {
         policy: &CleanupPolicy,
         listener: &mut CleanupListener<'_>,
     ) -> Result<CleanupStats> {
+        policy.check()?;
+        if policy.clean_referenced_branches {
+            self.clean_branches(policy)?;
+        }
         let plan = self.plan_cleanup(policy)?;
         let storage = &self.store().storage;
         let total = plan.removed().count() as u64;
@@ -258,6 +265,20 @@ impl Dataset {
         remover.remove_all(files.iter().copied(), &added)?;
         remove_empty_directories(self, &files);
         Ok(remover.stats)
+    }
+
+    /// Cleans the branches that start from this one, and those that start from them.
+    fn clean_branches(&self, policy: &CleanupPolicy) -> Result<()> {
+        for history in self.branches()?.histories()? {
+            if let Some(latest) = history.versions.last()
+                && history.branch.parent_branch.as_deref() == self.branch()
+            {
+                let file = history.store.load(*latest)?;
+                let branch = Self::new(history.store, file.manifest, file.index_section);
+                branch.cleanup(policy, &mut |_, _| Ok(()))?;
+            }
+        }
+        Ok(())
     }
 
     /// The files of versions that came while the cleanup was planned; one may restore a version that goes.
