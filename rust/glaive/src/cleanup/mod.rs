@@ -387,39 +387,7 @@ impl<'a> Planner<'a> {
     }
 
     fn plan(mut self) -> Result<CleanupPlan> {
-        let store = self.dataset.store();
-        let mut files = Vec::new();
-        let mut versions = Vec::new();
-        let mut tagged = BTreeMap::new();
-        let all = store.list()?;
-        let newest = all.iter().rev().enumerate();
-        let ranks: BTreeMap<u64, u64> = newest.map(|(rank, version)| (*version, rank as u64)).collect();
-        for version in all {
-            let file = store.load(version)?;
-            let rank = ranks.get(&version).copied().unwrap_or(0);
-            let reason = self.judge_version(version, rank, file.manifest.timestamp);
-            if let Reason::Tagged(tag) = &reason {
-                tagged.insert(tag.clone(), version);
-            }
-            let references = match reason {
-                Reason::OldVersion => &mut self.removed,
-                _ => &mut self.kept,
-            };
-            references.add(&store.storage, &file, true)?;
-            let path = store.naming.path(version);
-            if reason.is_removed() {
-                versions.push(version);
-            }
-            let size = store.storage.size(&path)?;
-            files.push(planned(path, size, FileKind::Manifest, reason));
-        }
-        if self.policy.error_if_tagged_old_versions && !tagged.is_empty() {
-            return Err(Error::invalid_input(format!(
-                "Cleanup error: {} tagged version(s) have been marked for cleanup. Either set \
-                 `error_if_tagged_old_versions=false` or delete the following tag(s) to enable cleanup: {tagged:?}",
-                tagged.len()
-            )));
-        }
+        let (versions, mut files) = self.judge_versions()?;
         self.keep_detached()?;
         files.extend(self.judge_files()?);
         Ok(CleanupPlan {
@@ -430,12 +398,43 @@ impl<'a> Planner<'a> {
         })
     }
 
-    fn judge_version(&self, version: u64, rank: u64, timestamp: DateTime<Utc>) -> Reason {
+    /// The versions that go, and all manifests with what happens to them.
+    fn judge_versions(&mut self) -> Result<(Vec<u64>, Vec<PlannedFile>)> {
+        let store = self.dataset.store();
+        let all = store.list()?;
+        let (mut removed, mut files, mut tagged) = (Vec::new(), Vec::new(), BTreeMap::new());
+        for (position, version) in all.iter().enumerate() {
+            let newer = (all.len() - position - 1) as u64;
+            let file = store.load(*version)?;
+            let reason = self.judge_version(*version, newer, file.manifest.timestamp);
+            let references = match reason.is_removed() {
+                true => &mut self.removed,
+                false => &mut self.kept,
+            };
+            references.add(&store.storage, &file, true)?;
+            if let Reason::Tagged(tag) = &reason {
+                tagged.insert(tag.clone(), *version);
+            }
+            if reason.is_removed() {
+                removed.push(*version);
+            }
+            let path = store.naming.path(*version);
+            let size = store.storage.size(&path)?;
+            files.push(planned(path, size, FileKind::Manifest, reason));
+        }
+        match self.policy.error_if_tagged_old_versions && !tagged.is_empty() {
+            true => Err(old_tags(&tagged)),
+            false => Ok((removed, files)),
+        }
+    }
+
+    /// `newer`: how many versions are.
+    fn judge_version(&self, version: u64, newer: u64, timestamp: DateTime<Utc>) -> Reason {
         let policy = &self.policy;
         let is_old = version < self.dataset.version()
-            && rank > 0
+            && newer > 0
             && policy.before.is_none_or(|before| timestamp < before)
-            && policy.retain_versions.is_none_or(|retained| rank >= retained)
+            && policy.retain_versions.is_none_or(|retained| newer >= retained)
             && policy
                 .versions
                 .as_ref()
@@ -492,6 +491,14 @@ impl<'a> Planner<'a> {
             false => Reason::TooYoung,
         }
     }
+}
+
+fn old_tags(tagged: &BTreeMap<String, u64>) -> Error {
+    Error::invalid_input(format!(
+        "Cleanup error: {} tagged version(s) have been marked for cleanup. Either set \
+         `error_if_tagged_old_versions=false` or delete the following tag(s) to enable cleanup: {tagged:?}",
+        tagged.len()
+    ))
 }
 
 fn planned(path: String, size: u64, kind: FileKind, reason: Reason) -> PlannedFile {
