@@ -26,7 +26,7 @@ extras = $(BIN)/python .ci/extras.py $(1) | $(BIN)/pip install --quiet --require
 help:
 	@echo 'make demo    build the wheel, write and read the flights of 2013 as Lance tables in demo-data/'
 	@echo 'make test    build what is missing, cargo test, pytest'
-	@echo 'make soak    2,000 random nested tables, both ways with pylance'
+	@echo 'make soak    2,000 random nested tables, both ways with pylance; 500 writers killed at random moments'
 	@echo 'make old     both ways with old versions of pylance: GLAIVE_OLD_PYLANCE=old/bin/python:...'
 	@echo 'make lint    cargo fmt, clippy, ruff, mypy'
 	@echo 'make wheel   the release wheel in dist/, tried in an empty environment'
@@ -49,6 +49,7 @@ test: $(VENV)/.installed $(VENV)/.dev-deps
 .PHONY: soak
 soak: $(VENV)/.installed $(VENV)/.dev-deps
 	GLAIVE_NESTED_TABLES=2000 $(BIN)/python -m pytest -n 2 tests/test_nested.py
+	GLAIVE_KILLS=500 $(BIN)/python -m pytest -rP tests/test_durability.py -k killed_writers
 
 # About 20 minutes. GLAIVE_MATRIX=3/20 takes every twentieth table from number 3 on.
 .PHONY: matrix

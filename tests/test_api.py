@@ -116,7 +116,7 @@ def test_checkout(table: pa.Table, uri: str) -> None:
         ds.checkout_version(-1)
     with pytest.raises(ValueError, match="was not found"):
         glaive.dataset(uri, version=9)
-    with pytest.raises(UnsupportedError, match="tags"):
+    with pytest.raises(OSError, match="tag v1 does not exist"):
         ds.checkout_version("v1")
 
 
@@ -647,13 +647,13 @@ def test_what_comes_later_says_so(table: pa.Table, uri: str) -> None:
         "nearest": lambda: ds.to_table(nearest={}),
         "expressions": lambda: ds.to_table(columns={"a": "id + 1"}),
         "LanceDataset.delete": lambda: ds.delete("id > 3"),
-        "LanceDataset.tags": lambda: ds.tags,
         "add_columns with values": lambda: ds.add_columns({"x": "1"}),
         "alter_columns": lambda: ds.alter_columns({"path": "id", "data_type": pa.int32()}),
+        "LanceDataset.delta": lambda: ds.delta(1),
         "enable_stable_row_ids": lambda: glaive.write_dataset(
             table, uri, mode="append", enable_stable_row_ids=True
         ),
-        "commit_lock": lambda: glaive.dataset(uri, commit_lock=lambda version: None),
+        "namespace_client": lambda: glaive.dataset(uri, namespace_client=object()),
         "count_rows with a filter": lambda: ds.count_rows("id > 3"),
     }
     for feature, call in calls.items():

@@ -65,6 +65,8 @@ def test_what_the_classes_derive_from() -> None:
         "InvalidInputError": (ValueError,),
         "InvalidWriteError": (errors.InvalidInputError, OSError),
         "OutOfBoundsError": (errors.InvalidInputError, OSError),
+        "RefConflictError": (FileExistsError, ValueError),
+        "RefNotFoundError": (errors.DatasetNotFoundError, FileNotFoundError, ValueError),
         "SchemaMismatchError": (OSError, ValueError),
         "CorruptFileError": (OSError, ValueError),
         "UnsupportedError": (NotImplementedError, OSError, ValueError),

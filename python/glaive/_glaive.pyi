@@ -19,7 +19,7 @@ class Dataset:
     """One version of a dataset."""
 
     @staticmethod
-    def open(uri: str, version: int | None = None) -> Dataset:
+    def open(uri: str, version: int | None = None, commit_lock: Any = None) -> Dataset:
         """Opens the latest version, or the one given."""
 
     @staticmethod
@@ -38,9 +38,18 @@ class Dataset:
         progress: Any,
         external_blobs: str,
         blob_pack_file_size_threshold: int | None,
+        durability: str | None,
+        commit_lock: Any,
+        auto_cleanup: tuple[int, int] | None,
     ) -> Dataset:
         """Writes an Arrow stream and returns the new version."""
 
+    @property
+    def uri(self) -> str:
+        """Where this branch of the dataset is."""
+
+    @property
+    def branch(self) -> str | None: ...
     @property
     def version(self) -> int: ...
     @property
@@ -218,6 +227,70 @@ def check_file_options(version: str | None, alignment: int) -> None:
 
 def number_fields(schema: pa.Schema) -> list[Any]:
     """Trees (id, Arrow field, children) as a new dataset numbers them."""
+
+_Reference = int | str | tuple[str | None, int | None]
+
+def checkout(dataset: Dataset, reference: _Reference) -> Dataset:
+    """Another version, by any of its names."""
+
+def list_tags(dataset: Dataset) -> dict[str, dict[str, Any]]:
+    """All tags by name."""
+
+def tag_version(dataset: Dataset, name: str) -> int:
+    """The version that a tag names."""
+
+def create_tag(dataset: Dataset, name: str, reference: _Reference) -> None:
+    """Makes a tag."""
+
+def update_tag(dataset: Dataset, name: str, reference: _Reference) -> None:
+    """Moves a tag."""
+
+def delete_tag(dataset: Dataset, name: str) -> None:
+    """Removes a tag."""
+
+def replace_tag_metadata(dataset: Dataset, name: str, metadata: dict[str, str]) -> None:
+    """Replaces the metadata of a tag."""
+
+def list_branches(dataset: Dataset) -> dict[str, dict[str, Any]]:
+    """All branches but main by name."""
+
+def create_branch(dataset: Dataset, name: str, reference: _Reference) -> Dataset:
+    """Makes a branch and opens it."""
+
+def delete_branch(dataset: Dataset, name: str) -> None:
+    """Removes a branch with its files."""
+
+def replace_branch_metadata(dataset: Dataset, name: str, metadata: dict[str, str]) -> None:
+    """Replaces the metadata of a branch."""
+
+def cleanup(
+    dataset: Dataset,
+    older_than_us: int | None,
+    retain_versions: int | None,
+    versions: list[int] | None,
+    delete_unverified: bool,
+    error_if_tagged_old_versions: bool,
+    delete_rate_limit: int | None,
+    progress: Any,
+) -> dict[str, int]:
+    """Removes old versions and returns the counts."""
+
+def plan_cleanup(
+    dataset: Dataset,
+    older_than_us: int | None,
+    retain_versions: int | None,
+    versions: list[int] | None,
+    delete_unverified: bool,
+    error_if_tagged_old_versions: bool,
+    delete_rate_limit: int | None,
+) -> tuple[dict[str, int], list[tuple[str, str, int, bool, bool, str]], set[str]]:
+    """What a cleanup would do."""
+
+def migrate_manifest_paths_v2(dataset: Dataset) -> Dataset:
+    """Renames the manifests of an early writer."""
+
+def version_numbers(dataset: Dataset) -> list[int]:
+    """The numbers of all versions."""
 
 def buffer_addresses(batch: Any) -> list[int]:
     """Addresses of the buffers of a batch that was handed in, in the order of the Arrow layout."""

@@ -12,17 +12,17 @@ from typing import Any, NoReturn
 from glaive.errors import unsupported
 
 METHODS = """
-_take_rows add_bases all_files base_paths centroids cleanup_old_versions
-commit_existing_index_segments create_branch create_index create_index_uncommitted
+_take_rows add_bases all_files base_paths centroids
+commit_existing_index_segments create_index create_index_uncommitted
 create_scalar_index deep_clone delete delta drop drop_index
-explain_cleanup_old_versions from_pydantic_model get_ivf_model index_statistics initialize_mem_wal
+from_pydantic_model get_ivf_model index_statistics initialize_mem_wal
 io_stats_incremental io_stats_snapshot latest_storage_options mem_wal_index_details mem_wal_writer
-merge merge_existing_index_segments merge_index_metadata merge_insert migrate_manifest_paths_v2
+merge merge_existing_index_segments merge_index_metadata merge_insert
 new_file_session prewarm_index remap_row_addrs session shallow_clone sql
-tracked_files truncate_table update validate version_refs
+tracked_files truncate_table update validate
 """
 PROPERTIES = """
-branches initial_storage_options optimize stats storage_options_accessor tags
+initial_storage_options optimize stats storage_options_accessor
 """
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import random
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 import pyarrow as pa
 import pyarrow.dataset as pads
 
-from glaive import _glaive
+from glaive import _glaive, cleanup
 from glaive._later import add_later_members
 from glaive.blob import DEFAULT_BLOB_BUFFER_SIZE, BlobFile
 from glaive.changes import (
@@ -26,18 +26,20 @@ from glaive.changes import (
 )
 from glaive.errors import InvalidInputError, InvalidWriteError, OutOfBoundsError, unsupported
 from glaive.fragment import FragmentMetadata, LanceFragment
+from glaive.refs import Branches, Reference, Tags, checked_reference
 from glaive.scanner import LanceScanner, check_columns, drop_pyarrow_hints, scan_request
 from glaive.types.inputs import to_reader
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from glaive.cleanup import CleanupExplanation, CleanupStats
     from glaive.commit import CommitLock
     from glaive.progress import FragmentWriteProgress
     from glaive.schema import LanceSchema
     from glaive.transaction import LanceOperation, Transaction
 
-__all__ = ["LanceDataset", "LanceScanner", "dataset", "write_dataset"]
+__all__ = ["Branches", "LanceDataset", "LanceScanner", "Tags", "dataset", "write_dataset"]
 
 DEFAULT_MAX_BYTES_PER_FILE = 90 * 1024**3
 DEFAULT_MAX_ROWS_PER_FILE = 1024 * 1024
@@ -46,7 +48,7 @@ _MODES = ("create", "append", "overwrite")
 
 def dataset(
     uri: str | Path | None = None,
-    version: int | str | None = None,
+    version: Reference | None = None,
     asof: datetime | str | None = None,
     block_size: int | None = None,
     commit_lock: CommitLock | None = None,
@@ -62,6 +64,8 @@ def dataset(
     base_store_params: Any = None,
 ) -> LanceDataset:
     """Opens a dataset at its latest version, at `version`, or as it was before `asof`.
+
+    `version` is a number, a tag, or a branch with a version of it: ("dev", 3), ("dev", None) for its latest.
 
     `asof` picks the greatest version whose timestamp is strictly earlier; timestamps are naive local times.
     Raises `DatasetNotFoundError` where there is no dataset or no such version. The cache sizes, `block_size`,
@@ -88,7 +92,9 @@ def dataset(
     if version is not None or asof is None:
         return opened
     # As in pylance, the default scan options do not survive this.
-    return LanceDataset(opened.uri, _version_before(opened, asof), storage_options=storage_options)
+    return LanceDataset(
+        opened.uri, _version_before(opened, asof), commit_lock=commit_lock, storage_options=storage_options
+    )
 
 
 def write_dataset(
@@ -123,6 +129,7 @@ def write_dataset(
     table_id: list[str] | None = None,
     session: Any = None,
     alignment: int = 64,
+    durability: str | None = None,
 ) -> LanceDataset:
     """Writes `data_obj` and returns the dataset at the new version.
 
@@ -138,13 +145,18 @@ def write_dataset(
     with `allow_external_blob_outside_bases`; `external_blob_mode="ingest"` copies the bytes.
     `blob_pack_file_size_threshold` is when a file that blobs share is full.
 
+    `durability` says what the new version survives once this returns: "process" (the default, as pylance) the
+    end of the process, "disk" also a power loss (not an option of pylance). "disk" waits for the device at
+    every file and directory: six times for an append of one file. The handle that is returned keeps it for
+    later writes through it. `commit_lock` is called with each version
+    that is about to be made and gives the context manager that is held meanwhile. `auto_cleanup_options`
+    ({"interval": versions, "older_than_seconds": age}) makes a new dataset remove old versions after commits.
+
     A failed write leaves the dataset as it was. `max_rows_per_group`, `max_page_bytes` and `session`
     are hints.
     """
     later = {
-        "commit_lock": commit_lock,
         "enable_stable_row_ids": enable_stable_row_ids,
-        "auto_cleanup_options": auto_cleanup_options,
         "initial_bases": initial_bases,
         "target_bases": target_bases,
         "target_all_bases": target_all_bases,
@@ -154,6 +166,7 @@ def write_dataset(
     }
     _refuse(later, "write_dataset")
     _check_storage_options(storage_options)
+    _check_lock(commit_lock)
     if mode not in _MODES:
         raise InvalidInputError(f"Invalid mode {mode}")
     _check_positive("max_rows_per_file", max_rows_per_file)
@@ -176,6 +189,9 @@ def write_dataset(
         progress=None if progress is None else _FragmentProgress(progress),
         external_blobs=external_blobs,
         blob_pack_file_size_threshold=blob_pack_file_size_threshold,
+        durability=durability,
+        commit_lock=commit_lock,
+        auto_cleanup=_auto_cleanup(auto_cleanup_options),
     )
     return LanceDataset._from_native(written, kept_uri, storage_options=storage_options)
 
@@ -189,7 +205,7 @@ class LanceDataset(DatasetChanges, pads.Dataset):
     def __init__(
         self,
         uri: str | Path,
-        version: int | str | None = None,
+        version: Reference | None = None,
         block_size: int | None = None,
         index_cache_size: int | None = None,
         metadata_cache_size: int | None = None,
@@ -207,14 +223,12 @@ class LanceDataset(DatasetChanges, pads.Dataset):
         base_store_params: Any = None,
     ) -> None:
         later = {
-            "commit_lock": commit_lock,
             "namespace_client": namespace_client,
             "table_id": table_id,
             "namespace_client_managed_versioning": namespace_client_managed_versioning,
             "base_store_params": base_store_params,
         }
-        if commit_lock is not None and not callable(commit_lock):
-            raise TypeError("commit_lock must be a function")
+        _check_lock(commit_lock)
         _refuse(later, "dataset")
         _check_storage_options(storage_options)
         for name, value in {
@@ -224,7 +238,7 @@ class LanceDataset(DatasetChanges, pads.Dataset):
             if value is not None:
                 warnings.warn(f"{name} is deprecated: use {name}_bytes", DeprecationWarning, stacklevel=3)
         self._uri = _uri_text(uri)
-        self._ds = _glaive.Dataset.open(self._uri, _version_number(version))
+        self._ds = _open(self._uri, version, commit_lock)
         self._storage_options = storage_options
         self._default_scan_options = default_scan_options
 
@@ -306,12 +320,18 @@ class LanceDataset(DatasetChanges, pads.Dataset):
         """What `versions` says of the version of this handle."""
         return _version_info(self._ds.version_info())
 
-    def checkout_version(self, version: int | str | tuple[str | None, int | None]) -> LanceDataset:
-        """A new handle on another version."""
-        number = _version_number(version)
-        if number is None:
+    def version_refs(self) -> list[dict[str, int]]:
+        """The numbers of all versions, oldest first. Reads no manifest."""
+        return [{"version": number} for number in _glaive.version_numbers(self._ds)]
+
+    def checkout_version(self, version: Reference) -> LanceDataset:
+        """A new handle on another version: its number on this branch, a tag, or (branch, number).
+
+        As in pylance, `uri` of the new handle is that of this one, also on another branch.
+        """
+        if version is None:
             raise TypeError("version must be an int, not None")
-        native = self._ds.checkout_version(number)
+        native = _glaive.checkout(self._ds, checked_reference(version))
         return LanceDataset._from_native(
             native,
             self._uri,
@@ -322,6 +342,32 @@ class LanceDataset(DatasetChanges, pads.Dataset):
     def checkout_latest(self) -> None:
         """Moves this handle to the newest version."""
         self._ds = self._ds.checkout_version(self.latest_version)
+
+    @property
+    def tags(self) -> Tags:
+        """The tags of the dataset."""
+        return Tags(self)
+
+    @property
+    def branches(self) -> Branches:
+        """The branches of the dataset."""
+        return Branches(self)
+
+    def create_branch(
+        self,
+        branch: str,
+        reference: Reference | None = None,
+        storage_options: dict[str, str] | None = None,
+    ) -> LanceDataset:
+        """Makes a branch that starts from `reference`, by default from this version, and opens it.
+
+        Nothing is copied: the branch reads the files of the dataset that it starts from.
+        """
+        _check_storage_options(storage_options)
+        start = self.version if reference is None else checked_reference(reference)
+        native = _glaive.create_branch(self._ds, branch, start)
+        options = storage_options or self._storage_options
+        return LanceDataset._from_native(native, native.uri, storage_options=options)
 
     # --- Reading
 
@@ -663,12 +709,80 @@ class LanceDataset(DatasetChanges, pads.Dataset):
         dataset = LanceDataset._from_native(committed, uri, storage_options=storage_options)
         return {"dataset": dataset, "merged": Transaction._from_native(merged)}
 
+    # --- Cleanup
+
+    def cleanup_old_versions(
+        self,
+        older_than: timedelta | None = None,
+        retain_versions: int | None = None,
+        *,
+        delete_unverified: bool = False,
+        error_if_tagged_old_versions: bool = True,
+        delete_rate_limit: int | None = None,
+        versions: Sequence[int] | None = None,
+        delete_concurrency: int | None = None,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> CleanupStats:
+        """Removes old versions of this branch and the files that only they use.
+
+        A version goes if it is older than `older_than`, not among the newest `retain_versions` and one of
+        `versions`, as far as these are given; by default, if it is older than two weeks. The version of this
+        handle and newer ones stay, and so do tagged versions (which are an error unless
+        `error_if_tagged_old_versions` is False), versions from which a branch starts, and every file that a
+        version of the dataset or of its branches uses. Shallow clones in other places are not known.
+
+        A file that no version uses goes when it is a week old: a writer may be about to commit it.
+        `delete_unverified` takes younger ones too. `delete_rate_limit` is in files per second.
+        `progress(removed, total)` hears of every batch of files; an exception ends the cleanup, which can be
+        repeated (not an option of pylance). `delete_concurrency` is a hint.
+        """
+        _check_concurrency(delete_concurrency)
+        asked = cleanup.policy(
+            older_than,
+            retain_versions,
+            versions,
+            delete_unverified,
+            error_if_tagged_old_versions,
+            delete_rate_limit,
+        )
+        return cleanup.CleanupStats(**_glaive.cleanup(self._ds, *asked, progress))
+
+    def explain_cleanup_old_versions(
+        self,
+        older_than: timedelta | None = None,
+        retain_versions: int | None = None,
+        *,
+        delete_unverified: bool = False,
+        error_if_tagged_old_versions: bool = True,
+        delete_rate_limit: int | None = None,
+        versions: Sequence[int] | None = None,
+        include_files: bool = False,
+        max_files: int = 1000,
+    ) -> CleanupExplanation:
+        """What `cleanup_old_versions` would do, with `include_files` file by file. Removes nothing."""
+        asked = cleanup.policy(
+            older_than,
+            retain_versions,
+            versions,
+            delete_unverified,
+            error_if_tagged_old_versions,
+            delete_rate_limit,
+        )
+        return cleanup.explain(self._ds, asked, include_files, max_files)
+
+    def migrate_manifest_paths_v2(self) -> None:
+        """Renames the manifests of a dataset that an early writer made, so that the newest sorts first.
+
+        No writer may be at work. Can be repeated, also after it was interrupted.
+        """
+        self._ds = _glaive.migrate_manifest_paths_v2(self._ds)
+
     # --- Copies
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (
             _reopen,
-            (self._uri, self.version, self._storage_options, self._default_scan_options),
+            (self._uri, self.version, self._storage_options, self._default_scan_options, self._ds.uri),
         )
 
     # --- What pyarrow's class has and this one has not
@@ -712,9 +826,14 @@ def _reopen(
     version: int,
     storage_options: dict[str, str] | None,
     default_scan_options: dict[str, Any] | None,
+    place: str,
 ) -> LanceDataset:
-    return LanceDataset(
-        uri, version, storage_options=storage_options, default_scan_options=default_scan_options
+    """A handle again. `place` differs from `uri` on a branch that was checked out."""
+    return LanceDataset._from_native(
+        _glaive.Dataset.open(place, version),
+        uri,
+        storage_options=storage_options,
+        default_scan_options=default_scan_options,
     )
 
 
@@ -744,7 +863,7 @@ def _blob_rows(ids: Any, addresses: Any, indices: Any) -> tuple[str, Any]:
 def _destination(uri: Any) -> tuple[str | _glaive.Dataset, str]:
     """Where to write, and the uri of the result."""
     if isinstance(uri, LanceDataset):
-        return uri._ds, uri.uri
+        return uri._ds, uri.uri if uri._ds.branch is None else uri._ds.uri
     if not isinstance(uri, (str, Path)):
         raise TypeError(f"dest must be a str, Path, or LanceDataset. Got {type(uri)}")
     text = _uri_text(uri)
@@ -766,17 +885,30 @@ def _uri_text(uri: Any) -> str:
     return text
 
 
-def _version_number(version: Any) -> int | None:
-    """The number of a version; None is the latest."""
-    if version is None:
+def _open(uri: str, version: Any, commit_lock: CommitLock | None) -> _glaive.Dataset:
+    """The latest version, or the one of that number or name."""
+    reference = None if version is None else checked_reference(version)
+    if reference is None or isinstance(reference, int):
+        return _glaive.Dataset.open(uri, reference, commit_lock)
+    return _glaive.checkout(_glaive.Dataset.open(uri, None, commit_lock), reference)
+
+
+def _check_lock(commit_lock: Any) -> None:
+    if commit_lock is not None and not callable(commit_lock):
+        raise TypeError(f"commit_lock must be a function, got {type(commit_lock)}")
+
+
+def _auto_cleanup(options: Mapping[str, int] | None) -> tuple[int, int] | None:
+    """Versions from one cleanup to the next, and the age in seconds at which one goes."""
+    if options is None:
         return None
-    if isinstance(version, str):
-        unsupported(f"tags (version={version!r})")
-    if isinstance(version, tuple):
-        unsupported(f"branches (version={version!r})")
-    if not hasattr(version, "__index__"):
-        raise TypeError(f"version must be an integer or a string, got {type(version)}")
-    return version.__index__()
+    unknown = set(options) - {"interval", "older_than_seconds"}
+    if unknown:
+        raise InvalidInputError(f"auto_cleanup_options: unknown {sorted(unknown)}")
+    values = options.get("interval", 20), options.get("older_than_seconds", 14 * 24 * 3600)
+    if min(values) < 0:
+        raise InvalidInputError(f"auto_cleanup_options must not be negative: {dict(options)}")
+    return values
 
 
 def _version_info(info: tuple[int, int, dict[str, str]]) -> dict[str, Any]:
@@ -834,6 +966,11 @@ def _storage_version(version: str | None, use_legacy_format: bool | None) -> str
 def _check_positive(name: str, value: int) -> None:
     if value <= 0:
         raise InvalidInputError(f"{name} must be greater than 0, got {value}")
+
+
+def _check_concurrency(value: int | None) -> None:
+    if value is not None and value < 1:
+        raise InvalidWriteError(f"delete_concurrency must be at least 1, got {value}")
 
 
 def _check_storage_options(options: Any) -> None:

@@ -20,6 +20,8 @@ __all__ = [
     "InvalidWriteError",
     "IoError",
     "OutOfBoundsError",
+    "RefConflictError",
+    "RefNotFoundError",
     "SchemaMismatchError",
     "UnsupportedError",
 ]
@@ -51,6 +53,14 @@ class InvalidWriteError(InvalidInputError, OSError):
 
 class OutOfBoundsError(InvalidInputError, OSError):
     """A row position lies beyond the end."""
+
+
+class RefNotFoundError(DatasetNotFoundError):
+    """There is no such tag, branch or version."""
+
+
+class RefConflictError(GlaiveError, FileExistsError, ValueError):
+    """A tag or branch of this name exists already."""
 
 
 class SchemaMismatchError(GlaiveError, OSError, ValueError):

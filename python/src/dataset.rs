@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use arrow_array::RecordBatchReader;
+use glaive::cleanup::AutoCleanup;
 use glaive::manifest::Fragment;
 use glaive::transaction::UpdateMap;
 use glaive::{
-    BatchSize, BlobHandling, ColumnAlteration, Dataset, Error, ErrorKind, ExternalBlobs, Field,
+    BatchSize, BlobHandling, ColumnAlteration, CommitLock, Dataset, Error, ErrorKind, ExternalBlobs, Field,
     FragmentHandle, OpenOptions, Result, ScanOptions, VersionInfo, WriteParams, WriteProgress,
 };
 use glaive_file::json;
@@ -17,6 +19,7 @@ use roaring::RoaringBitmap;
 
 use crate::arrow;
 use crate::blob;
+use crate::cleanup::PyCommitLock;
 use crate::errors::{During, located, raise, run_at, to_py, warn};
 use crate::fragment::fragment_dict;
 use crate::scan::Scan;
@@ -36,13 +39,21 @@ type VersionRow<'py> = (u64, i64, Bound<'py, PyDict>);
 impl PyDataset {
     /// Opens the latest version, or the one given.
     #[staticmethod]
-    #[pyo3(signature = (uri, version=None))]
-    fn open(py: Python<'_>, uri: &str, version: Option<u64>) -> PyResult<Self> {
+    #[pyo3(signature = (uri, version=None, commit_lock=None))]
+    fn open(
+        py: Python<'_>,
+        uri: &str,
+        version: Option<u64>,
+        commit_lock: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
         let options = OpenOptions {
             version,
             ..OpenOptions::default()
         };
-        run_at(py, uri, During::Open, || Dataset::open(uri, options)).map(Self)
+        run_at(py, uri, During::Open, || {
+            Dataset::open(uri, options)?.with_settings(None, commit_lock.map(lock))
+        })
+        .map(Self)
     }
 
     /// Writes an Arrow stream and returns the new version.
@@ -50,7 +61,7 @@ impl PyDataset {
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a Python function")]
     #[pyo3(signature = (data, destination, *, mode, max_rows_per_file, max_bytes_per_file, data_cache_bytes, alignment,
         data_storage_version, enable_v2_manifest_paths, transaction_properties, progress, external_blobs,
-        blob_pack_file_size_threshold))]
+        blob_pack_file_size_threshold, durability, commit_lock, auto_cleanup))]
     fn write(
         py: Python<'_>,
         data: &Bound<'_, PyAny>,
@@ -66,6 +77,9 @@ impl PyDataset {
         progress: Option<Py<PyAny>>,
         external_blobs: &str,
         blob_pack_file_size_threshold: Option<u64>,
+        durability: Option<&str>,
+        commit_lock: Option<Py<PyAny>>,
+        auto_cleanup: Option<(u64, u64)>,
     ) -> PyResult<Self> {
         let stream = arrow::import_stream(data)?;
         let place = match &destination {
@@ -86,6 +100,12 @@ impl PyDataset {
                 alignment: alignment.try_into()?,
                 external_blobs: parse_external(external_blobs)?,
                 blob_pack_file_size_threshold,
+                durability: durability.map(str::parse).transpose()?,
+                commit_lock: commit_lock.map(lock),
+                auto_cleanup: auto_cleanup.map(|(interval, seconds)| AutoCleanup {
+                    interval,
+                    older_than: Duration::from_secs(seconds),
+                }),
                 progress: progress.map(|object| Arc::new(Progress(object)) as Arc<dyn WriteProgress>),
                 on_warning: Some(Arc::new(move |text| {
                     let mut texts = sink.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -102,6 +122,17 @@ impl PyDataset {
         let texts = warnings.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         warn(py, &texts, 2)?;
         Ok(Self(written))
+    }
+
+    /// Where this branch of the dataset is.
+    #[getter]
+    fn uri(&self) -> &str {
+        self.0.uri()
+    }
+
+    #[getter]
+    fn branch(&self) -> Option<&str> {
+        self.0.branch()
     }
 
     #[getter]
@@ -392,6 +423,10 @@ impl PyDataset {
         };
         fragment_dict(py, &fragment, Some(rows), fragment.num_deleted_rows()).map(Some)
     }
+}
+
+fn lock(callable: Py<PyAny>) -> Arc<dyn CommitLock> {
+    Arc::new(PyCommitLock(callable))
 }
 
 /// `outside_bases` is `reference` without a check of the place.

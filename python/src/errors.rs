@@ -15,6 +15,8 @@ pub enum During {
     Open,
     /// Writing: wrong input is also an `OSError`, as in pylance.
     Write,
+    /// Naming versions: what is missing or exists is a tag, a branch or a version.
+    Ref,
     /// Everything else.
     Other,
 }
@@ -64,9 +66,11 @@ pub fn to_py(py: Python<'_>, error: &Error, during: During) -> PyErr {
 fn class_name(kind: ErrorKind, during: During) -> &'static str {
     match (kind, during) {
         (ErrorKind::NotFound, During::Open) => "DatasetNotFoundError",
+        (ErrorKind::NotFound, During::Ref) => "RefNotFoundError",
+        (ErrorKind::AlreadyExists, During::Ref) => "RefConflictError",
         (ErrorKind::NotFound, _) => "FileMissingError",
         (ErrorKind::AlreadyExists, _) => "DatasetAlreadyExistsError",
-        (ErrorKind::InvalidInput, During::Write) => "InvalidWriteError",
+        (ErrorKind::InvalidInput, During::Write | During::Ref) => "InvalidWriteError",
         (ErrorKind::InvalidInput, _) => "InvalidInputError",
         (ErrorKind::SchemaMismatch, _) => "SchemaMismatchError",
         (ErrorKind::Corrupt, _) => "CorruptFileError",
@@ -106,6 +110,11 @@ fn conflict(py: Python<'_>, text: String, retryable: bool) -> PyErr {
         Ok(class) => PyErr::from_type(class.clone(), (text, retryable)),
         Err(error) => error,
     }
+}
+
+/// What a lock is told whose commit did not succeed.
+pub fn lost_race(py: Python<'_>) -> PyErr {
+    conflict(py, "the version was not created".to_owned(), true)
 }
 
 /// An exception that a Python callback raised and the engine passed on.

@@ -2,10 +2,12 @@
 
 mod arrow;
 mod blob;
+mod cleanup;
 mod dataset;
 mod errors;
 mod file;
 mod fragment;
+mod refs;
 mod scan;
 mod transaction;
 
@@ -38,5 +40,20 @@ fn _glaive(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(transaction::commit, module)?)?;
     module.add_function(wrap_pyfunction!(transaction::commit_batch, module)?)?;
     module.add_function(wrap_pyfunction!(dataset::scan_and_addresses, module)?)?;
+    module.add_function(wrap_pyfunction!(refs::checkout, module)?)?;
+    module.add_function(wrap_pyfunction!(refs::list_tags, module)?)?;
+    module.add_function(wrap_pyfunction!(refs::tag_version, module)?)?;
+    module.add_function(wrap_pyfunction!(refs::create_tag, module)?)?;
+    module.add_function(wrap_pyfunction!(refs::update_tag, module)?)?;
+    module.add_function(wrap_pyfunction!(refs::delete_tag, module)?)?;
+    module.add_function(wrap_pyfunction!(refs::replace_tag_metadata, module)?)?;
+    module.add_function(wrap_pyfunction!(refs::list_branches, module)?)?;
+    module.add_function(wrap_pyfunction!(refs::create_branch, module)?)?;
+    module.add_function(wrap_pyfunction!(refs::delete_branch, module)?)?;
+    module.add_function(wrap_pyfunction!(refs::replace_branch_metadata, module)?)?;
+    module.add_function(wrap_pyfunction!(cleanup::cleanup, module)?)?;
+    module.add_function(wrap_pyfunction!(cleanup::plan_cleanup, module)?)?;
+    module.add_function(wrap_pyfunction!(cleanup::migrate_manifest_paths_v2, module)?)?;
+    module.add_function(wrap_pyfunction!(cleanup::version_numbers, module)?)?;
     Ok(())
 }

@@ -13,12 +13,15 @@
 //! ```
 
 pub mod blobs;
+pub mod cleanup;
 mod commit;
 mod data_file;
 pub mod dataset;
 pub mod deletion;
+mod lock;
 pub mod manifest;
 mod projection;
+pub mod refs;
 pub mod scan;
 mod storages;
 mod take;
@@ -35,6 +38,8 @@ pub use dataset::{
 pub use glaive_file::{
     BatchSize, BlobHandling, Error, ErrorKind, Field, FileVersion, LogicalType, Result, Schema, io,
 };
+pub use lock::{CommitLease, CommitLock};
+pub use refs::Reference;
 pub use scan::{Scan, ScanOptions};
 pub use write::{ExternalBlobs, WarningListener, WriteDestination, WriteMode, WriteParams, WriteProgress};
 

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use glaive_file::io::Storage;
 use glaive_file::{Context, Error, ErrorKind, Result};
 
+use crate::lock::CommitLock;
 use crate::manifest::{MAX_MANIFEST_BYTES, ManifestFile, Naming, VERSIONS, attached_versions};
 use crate::transaction::{Transaction, transaction_path};
 
@@ -17,27 +18,38 @@ const MAX_TRANSACTION_BYTES: u64 = 4 << 30;
 pub(crate) struct VersionStore {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) naming: Naming,
+    pub(crate) lock: Option<Arc<dyn CommitLock>>,
 }
 
 impl VersionStore {
+    pub(crate) fn new(storage: Arc<dyn Storage>, naming: Naming) -> Self {
+        Self {
+            storage,
+            naming,
+            lock: None,
+        }
+    }
+
     /// The table at a storage; `None` if there is no version.
     pub(crate) fn find(storage: &Arc<dyn Storage>) -> Result<Option<(Self, Vec<u64>)>> {
         let names = storage.list_names(VERSIONS)?;
         let found = attached_versions(names.iter().map(String::as_str))?;
-        Ok(found.map(|(naming, versions)| {
-            (
-                Self {
-                    storage: storage.clone(),
-                    naming,
-                },
-                versions,
-            )
-        }))
+        Ok(found.map(|(naming, versions)| (Self::new(storage.clone(), naming), versions)))
     }
 
     /// All attached versions, ascending.
     pub(crate) fn list(&self) -> Result<Vec<u64>> {
         Ok(Self::find(&self.storage)?.map_or_else(Vec::new, |(_, versions)| versions))
+    }
+
+    /// This store with the naming that the table has now, and the newest version.
+    pub(crate) fn refreshed(&self) -> Result<(Self, u64)> {
+        let found = Self::find(&self.storage)?;
+        let (store, versions) = found.ok_or_else(|| not_found(self.storage.as_ref()))?;
+        let latest = versions.last().copied();
+        let latest = latest.ok_or_else(|| not_found(self.storage.as_ref()))?;
+        let lock = self.lock.clone();
+        Ok((Self { lock, ..store }, latest))
     }
 
     /// The newest version.
@@ -53,14 +65,20 @@ impl VersionStore {
     /// # Errors
     /// Not found, corrupt, or unsupported.
     pub(crate) fn load(&self, version: u64) -> Result<ManifestFile> {
-        let path = self.naming.path(version);
-        let bytes = self
-            .storage
-            .read(&path, MAX_MANIFEST_BYTES)
-            .map_err(|e| match e.kind() {
-                ErrorKind::NotFound => self.version_not_found(version),
-                _ => e,
-            })?;
+        let read = |naming: Naming| {
+            let path = naming.path(version);
+            let bytes = self.storage.read(&path, MAX_MANIFEST_BYTES)?;
+            Ok((path, bytes))
+        };
+        // The table may have been migrated from one naming to the other since this was made.
+        let found = read(self.naming).or_else(|e: Error| match e.kind() {
+            ErrorKind::NotFound => read(self.naming.other()),
+            _ => Err(e),
+        });
+        let (path, bytes) = found.map_err(|e| match e.kind() {
+            ErrorKind::NotFound => self.version_not_found(version),
+            _ => e,
+        })?;
         let file = ManifestFile::decode(&bytes).context(|| path.as_str())?;
         if file.manifest.version != version {
             let text = format!("the manifest says version {}", file.manifest.version);
@@ -114,6 +132,33 @@ impl VersionStore {
             .read(&path, MAX_TRANSACTION_BYTES)
             .context(|| format!("version {version}"))
     }
+}
+
+/// Gives all manifests names of the second scheme (format chapter 30, 4.1). Can be repeated, also after it was
+/// interrupted. No writer may be at work.
+///
+/// # Errors
+/// Corrupt if a version has two manifests that differ.
+pub(crate) fn migrate_to_v2(storage: &dyn Storage) -> Result<()> {
+    for name in storage.list_names(VERSIONS)? {
+        let Some((Naming::V1, version)) = Naming::parse(&name) else {
+            continue;
+        };
+        let (old, new) = (Naming::V1.path(version), Naming::V2.path(version));
+        let bytes = storage.read(&old, MAX_MANIFEST_BYTES)?;
+        match storage.put_if_absent(&new, &bytes) {
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => {
+                if storage.read(&new, MAX_MANIFEST_BYTES)? != bytes {
+                    return Err(Error::corrupt(format!(
+                        "'{old}' and '{new}' are different manifests of version {version}; remove the wrong one"
+                    )));
+                }
+            }
+            other => other?,
+        }
+        storage.delete(&old)?;
+    }
+    Ok(())
 }
 
 /// The error for a place without table.

@@ -7,11 +7,12 @@ use std::io::{BufWriter, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use bytes::Bytes;
 
-use super::{Entry, FileSink, IoCounter, IoStats, ReadAt, Storage, coalesce};
+use super::{Durability, Entry, FileSink, IoCounter, IoStats, ReadAt, Storage, coalesce, fault};
 use crate::{Context, Error, ErrorKind, Result};
 
 /// Alignment of buffers in files, kept in memory.
@@ -26,6 +27,7 @@ pub struct LocalStorage {
     root: PathBuf,
     uri: String,
     counter: Arc<IoCounter>,
+    syncer: Syncer,
 }
 
 impl LocalStorage {
@@ -53,6 +55,7 @@ impl LocalStorage {
             root,
             uri: uri.to_string(),
             counter: Arc::default(),
+            syncer: Syncer::default(),
         })
     }
 
@@ -75,6 +78,11 @@ impl LocalStorage {
         storage.open_reader(&name)
     }
 
+    /// Files and directories that were synced through this storage and those made from it.
+    pub fn syncs(&self) -> u64 {
+        self.syncer.count.load(Ordering::Relaxed)
+    }
+
     /// The directory.
     pub fn root(&self) -> &Path {
         &self.root
@@ -91,23 +99,115 @@ impl LocalStorage {
     /// A file beside `target` that is removed unless it is moved away.
     fn write_temporary(&self, target: &Path, bytes: &[u8]) -> Result<Temporary> {
         let directory = target.parent().unwrap_or(&self.root);
-        fs::create_dir_all(directory).context(|| format!("create directory {}", directory.display()))?;
+        self.syncer
+            .create_directories(directory)
+            .context(|| format!("create directory {}", directory.display()))?;
         let temporary = Temporary(directory.join(format!(".tmp_{}", unique_name())));
         let write = || -> std::io::Result<()> {
+            fault::step();
             let mut file = OpenOptions::new()
                 .write(true)
                 .create_new(true)
                 .open(&temporary.0)?;
-            file.write_all(bytes)
+            fault::step();
+            file.write_all(bytes)?;
+            self.syncer.sync_file(&file)
         };
         write().context(|| format!("write {}", temporary.0.display()))?;
+        fault::step();
         Ok(temporary)
     }
+}
+
+/// Syncs where the durability asks for it.
+#[derive(Debug, Clone, Default)]
+struct Syncer {
+    durability: Durability,
+    /// Calls so far.
+    count: Arc<AtomicU64>,
+}
+
+impl Syncer {
+    fn sync_file(&self, file: &File) -> std::io::Result<()> {
+        match self.durability {
+            Durability::Process => Ok(()),
+            Durability::Disk => self.sync_now(file),
+        }
+    }
+
+    /// Makes the entry of `path` in its directory durable.
+    fn sync_entry(&self, path: &Path) -> std::io::Result<()> {
+        match (self.durability, path.parent()) {
+            (Durability::Disk, Some(directory)) => self.sync_now(&File::open(directory)?),
+            _ => Ok(()),
+        }
+    }
+
+    fn sync_now(&self, file: &File) -> std::io::Result<()> {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        file.sync_all()
+    }
+
+    /// Creates a directory and what is missing above it, and makes their entries durable.
+    fn create_directories(&self, path: &Path) -> std::io::Result<()> {
+        let missing: Vec<&Path> = path.ancestors().take_while(|path| !path.exists()).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        fault::step();
+        fs::create_dir_all(path)?;
+        missing.into_iter().try_for_each(|path| self.sync_entry(path))
+    }
+}
+
+/// The path without links, where it exists.
+fn canonical(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
 impl Storage for LocalStorage {
     fn uri(&self) -> &str {
         &self.uri
+    }
+
+    fn location(&self) -> String {
+        self.root.to_string_lossy().into_owned()
+    }
+
+    fn is_at(&self, location: &str) -> bool {
+        Self::from_uri(location).is_ok_and(|other| canonical(&other.root) == canonical(&self.root))
+    }
+
+    fn sibling(&self, uri: &str) -> Result<Arc<dyn Storage>> {
+        let syncer = self.syncer.clone();
+        Ok(Arc::new(Self {
+            syncer,
+            ..Self::from_uri(uri)?
+        }))
+    }
+
+    fn with_durability(&self, durability: Durability) -> Option<Arc<dyn Storage>> {
+        Some(Arc::new(Self {
+            root: self.root.clone(),
+            uri: self.uri.clone(),
+            counter: self.counter.clone(),
+            syncer: Syncer {
+                durability,
+                count: self.syncer.count.clone(),
+            },
+        }))
+    }
+
+    fn durability(&self) -> Durability {
+        self.syncer.durability
+    }
+
+    fn sync_directory(&self, path: &str) -> Result<()> {
+        let sync = || {
+            self.syncer
+                .sync_now(&File::open(self.resolve(path).map_err(std::io::Error::other)?)?)
+        };
+        sync().context(|| format!("sync directory '{path}'"))
     }
 
     fn size(&self, path: &str) -> Result<u64> {
@@ -149,20 +249,32 @@ impl Storage for LocalStorage {
     fn put(&self, path: &str, bytes: &[u8]) -> Result<()> {
         let target = self.resolve(path)?;
         let temporary = self.write_temporary(&target, bytes)?;
-        fs::rename(&temporary.0, &target).context(|| format!("write '{path}'"))
+        let replace = || -> std::io::Result<()> {
+            fs::rename(&temporary.0, &target)?;
+            fault::step();
+            self.syncer.sync_entry(&target)
+        };
+        replace().context(|| format!("write '{path}'"))
     }
 
     fn put_if_absent(&self, path: &str, bytes: &[u8]) -> Result<()> {
         let target = self.resolve(path)?;
         let temporary = self.write_temporary(&target, bytes)?;
-        move_if_absent(&temporary.0, &target).context(|| format!("create '{path}'"))
+        let create = || -> std::io::Result<()> {
+            move_if_absent(&temporary.0, &target)?;
+            fault::step();
+            self.syncer.sync_entry(&target)
+        };
+        create().context(|| format!("create '{path}'"))
     }
 
     fn delete(&self, path: &str) -> Result<()> {
+        fault::step();
         fs::remove_file(self.resolve(path)?).context(|| format!("delete '{path}'"))
     }
 
     fn remove_empty_directory(&self, path: &str) -> Result<()> {
+        fault::step();
         fs::remove_dir(self.resolve(path)?).context(|| format!("remove directory '{path}'"))
     }
 
@@ -188,7 +300,9 @@ impl Storage for LocalStorage {
     fn create_writer(&self, path: &str) -> Result<Box<dyn FileSink>> {
         let target = self.resolve(path)?;
         let create = || -> std::io::Result<File> {
-            target.parent().map_or(Ok(()), fs::create_dir_all)?;
+            let create_directories = |path| self.syncer.create_directories(path);
+            target.parent().map_or(Ok(()), create_directories)?;
+            fault::step();
             OpenOptions::new().write(true).create_new(true).open(&target)
         };
         let file = create().context(|| format!("create '{path}'"))?;
@@ -196,6 +310,7 @@ impl Storage for LocalStorage {
         Ok(Box::new(LocalSink {
             file: BufWriter::with_capacity(WRITE_BUFFER, file),
             unfinished,
+            syncer: self.syncer.clone(),
         }))
     }
 
@@ -218,10 +333,12 @@ impl Drop for Temporary {
 struct LocalSink {
     file: BufWriter<File>,
     unfinished: Temporary,
+    syncer: Syncer,
 }
 
 impl FileSink for LocalSink {
     fn write_all(&mut self, bytes: &[u8]) -> Result<()> {
+        fault::step();
         self.file
             .write_all(bytes)
             .context(|| format!("write {}", self.unfinished.0.display()))
@@ -231,9 +348,16 @@ impl FileSink for LocalSink {
         let Self {
             mut file,
             mut unfinished,
+            syncer,
         } = *self;
-        file.flush()
-            .context(|| format!("write {}", unfinished.0.display()))?;
+        fault::step();
+        let mut complete = || -> std::io::Result<()> {
+            file.flush()?;
+            syncer.sync_file(file.get_ref())?;
+            syncer.sync_entry(&unfinished.0)
+        };
+        complete().context(|| format!("write {}", unfinished.0.display()))?;
+        fault::step();
         unfinished.0 = PathBuf::new();
         Ok(())
     }
@@ -429,7 +553,6 @@ fn move_if_absent(from: &Path, to: &Path) -> std::io::Result<()> {
 /// A name that no other process or thread uses: 64 random bits and a counter.
 fn unique_name() -> String {
     use std::hash::{BuildHasher, RandomState};
-    use std::sync::atomic::{AtomicU64, Ordering};
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let random = RandomState::new().hash_one((std::process::id(), SystemTime::now()));
     format!(
@@ -599,6 +722,40 @@ mod tests {
             ErrorKind::NotFound
         );
         assert!(storage.open_reader("_indices").is_err());
+    }
+
+    #[test]
+    fn syncs_are_made_where_they_are_asked_for() {
+        let (_directory, storage) = storage();
+        let write = |storage: &dyn Storage, name: &str| {
+            storage.put(&format!("{name}/put"), b"1").unwrap();
+            storage.put_if_absent(&format!("{name}/new"), b"2").unwrap();
+            let mut sink = storage.create_writer(&format!("{name}/file")).unwrap();
+            sink.write_all(b"3").unwrap();
+            sink.finish().unwrap();
+        };
+        write(&storage, "process");
+        assert_eq!((storage.syncs(), storage.durability()), (0, Durability::Process));
+        let disk = storage.with_durability(Durability::Disk).unwrap();
+        write(disk.as_ref(), "disk");
+        // The entry of the new directory, and for each of three files itself and its entry.
+        assert_eq!((storage.syncs(), disk.durability()), (7, Durability::Disk));
+        write(disk.sibling(&disk.location()).unwrap().as_ref(), "sibling");
+        assert_eq!(storage.syncs(), 14);
+        disk.sync_directory("disk").unwrap();
+        assert_eq!(storage.syncs(), 15);
+    }
+
+    #[test]
+    fn one_place_has_many_spellings() {
+        let (_directory, storage) = storage();
+        let location = storage.location();
+        storage.put("a/b", b"1").unwrap();
+        assert!(storage.is_at(&location) && storage.is_at(&format!("file://{location}/")));
+        let link = storage.root().join("a/link");
+        std::os::unix::fs::symlink(storage.root(), &link).unwrap();
+        assert!(storage.is_at(link.to_str().unwrap()));
+        assert!(!storage.is_at(&format!("{location}/a")) && !storage.is_at("s3://bucket/x"));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! Decoders name byte ranges and get [`Bytes`]; nothing else in the engine does I/O. Paths are relative to the root of
 //! the storage, with `/` between names.
 
+mod fault;
 mod local;
 
 use std::fmt::Debug;
@@ -33,6 +34,31 @@ pub struct Entry {
     pub size: u64,
     /// Time of the last change.
     pub modified: SystemTime,
+}
+
+/// What a write survives once it is acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// The end of the process: the operating system has the bytes.
+    #[default]
+    Process,
+    /// A power loss: files and the directories that name them are synced before a call returns. On a local disk
+    /// that costs a wait for the device at every file and directory.
+    Disk,
+}
+
+impl std::str::FromStr for Durability {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "process" => Ok(Self::Process),
+            "disk" => Ok(Self::Disk),
+            _ => Err(Error::invalid_input(format!(
+                "Invalid durability {text}; use process or disk"
+            ))),
+        }
+    }
 }
 
 /// What has been read so far.
@@ -73,6 +99,39 @@ impl IoCounter {
 pub trait Storage: Send + Sync + Debug {
     /// The location as a caller named it.
     fn uri(&self) -> &str;
+
+    /// The location in a form that does not depend on the process, as base paths store it.
+    fn location(&self) -> String {
+        self.uri().to_owned()
+    }
+
+    /// Whether a location names this place, also by another spelling.
+    fn is_at(&self, location: &str) -> bool {
+        self.location().trim_end_matches('/') == location.trim_end_matches('/')
+    }
+
+    /// Another place, reached with the settings of this one.
+    ///
+    /// # Errors
+    /// Unsupported for a scheme without store.
+    fn sibling(&self, uri: &str) -> Result<Arc<dyn Storage>> {
+        Ok(Arc::new(LocalStorage::from_uri(uri)?))
+    }
+
+    /// The same place with another durability; `None` where the store has no choice.
+    fn with_durability(&self, _durability: Durability) -> Option<Arc<dyn Storage>> {
+        None
+    }
+
+    /// What an acknowledged write survives.
+    fn durability(&self) -> Durability {
+        Durability::Process
+    }
+
+    /// Makes creations and removals in a directory survive a power loss, where that has to be asked for.
+    fn sync_directory(&self, _path: &str) -> Result<()> {
+        Ok(())
+    }
 
     /// Reads ranges of one object; see [`ReadAt::read_ranges`].
     fn read_ranges(&self, path: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {

@@ -1,12 +1,13 @@
 //! One try to create one version (format chapter 31, 1 and 7).
 
-use glaive_file::io::Storage;
+use glaive_file::io::{Durability, Storage};
 use glaive_file::{Error, ErrorKind, Result};
 use prost::Message;
 
 use super::next::Next;
 use super::{CommitFailure, Committed};
-use crate::manifest::{HINT, ManifestFile};
+use crate::lock::CommitLease;
+use crate::manifest::{HINT, ManifestFile, VERSIONS};
 use crate::proto::lance::table as pb;
 use crate::transaction::{Transaction, transaction_path};
 use crate::versions::VersionStore;
@@ -34,20 +35,47 @@ impl Attempt<'_> {
         let transaction_file = TransactionFile::write(storage, self.transaction)?;
         let bytes = ManifestFile::encode(&self.next.manifest, &self.next.indices, self.transaction)?;
         let version = self.next.manifest.version;
-        let landed = match storage.put_if_absent(&self.store.naming.path(version), &bytes) {
-            Ok(()) => true,
-            Err(error) => self.verify(error, &transaction_file)?,
+        let Some(lease) = self.acquire(&transaction_file)? else {
+            return Ok(None);
         };
-        if !landed {
+        let landed = match storage.put_if_absent(&self.store.naming.path(version), &bytes) {
+            Ok(()) => Ok(true),
+            Err(error) => self.verify(error, &transaction_file),
+        };
+        let released = lease.map_or(Ok(()), |lease| lease.release(matches!(landed, Ok(true))));
+        if !landed? {
             return Ok(None);
         }
         if version & crate::manifest::DETACHED == 0 {
             write_hint(storage, version);
         }
+        // The version is there, whatever the lock says.
+        released.map_err(|error| CommitFailure {
+            error,
+            status_unknown: true,
+        })?;
         Ok(Some(Committed {
             manifest: self.next.manifest,
             indices: self.next.indices,
         }))
+    }
+
+    /// The lock, where the table has one; `None` if another writer holds it.
+    fn acquire(
+        &self,
+        transaction_file: &TransactionFile<'_>,
+    ) -> Result<Option<Option<Box<dyn CommitLease>>>> {
+        let Some(lock) = &self.store.lock else {
+            return Ok(Some(None));
+        };
+        let acquired = lock.acquire(self.next.manifest.version);
+        acquired.map(|lease| Some(Some(lease))).or_else(|e| {
+            transaction_file.remove();
+            match e.kind() {
+                ErrorKind::CommitConflict { retryable: true } => Ok(None),
+                _ => Err(e),
+            }
+        })
     }
 
     /// Finds out after a failed creation whether it was our manifest that is there: the answer to a request that
@@ -57,7 +85,14 @@ impl Attempt<'_> {
         let mut cause = None;
         for _ in 0..VERIFICATIONS {
             match self.owner() {
-                Ok(Owner::Us) => return Ok(true),
+                Ok(Owner::Us) => {
+                    // What failed may have been the sync.
+                    if self.store.storage.durability() == Durability::Disk {
+                        let synced = self.store.storage.sync_directory(VERSIONS);
+                        synced.map_err(|cause| status_unknown(self.next.manifest.version, cause))?;
+                    }
+                    return Ok(true);
+                }
                 Ok(Owner::Other) => {
                     transaction_file.remove();
                     return Ok(false);
@@ -147,5 +182,10 @@ fn status_unknown(version: u64, cause: Error) -> CommitFailure {
 
 /// The hint saves a listing on other stores. It may be wrong or missing, so a failure to write it is none.
 fn write_hint(storage: &dyn Storage, version: u64) {
-    let _ = storage.put(HINT, format!("{{\"version\":{version}}}").as_bytes());
+    let hint = format!("{{\"version\":{version}}}");
+    // Not worth a sync either.
+    let _ = match storage.with_durability(Durability::Process) {
+        Some(quick) => quick.put(HINT, hint.as_bytes()),
+        None => storage.put(HINT, hint.as_bytes()),
+    };
 }

@@ -14,7 +14,8 @@ use glaive_file::{Error, ErrorKind, Result};
 use rand::RngExt;
 use roaring::RoaringTreemap;
 
-use crate::manifest::{DETACHED, IndexSection, Manifest, ManifestFile, Naming};
+use crate::cleanup::after_commit;
+use crate::manifest::{DETACHED, FeatureFlags, IndexSection, Manifest, ManifestFile, Naming};
 use crate::transaction::conflict::{Ours, Rebase, check_conflict};
 use crate::transaction::{OperationKind, Transaction};
 use crate::versions::VersionStore;
@@ -132,6 +133,29 @@ fn read_version(store: &VersionStore, version: u64) -> Result<Option<ManifestFil
     }
 }
 
+/// Commits the first version of a clone, whose number is that of its source.
+///
+/// # Errors
+/// Already exists if another writer was faster.
+pub(crate) fn commit_clone(
+    store: &VersionStore,
+    manifest: Manifest,
+    indices: IndexSection,
+    flags: FeatureFlags,
+    transaction: &Transaction,
+) -> Result<Committed, CommitFailure> {
+    flags.check_writable()?;
+    let attempt = Attempt {
+        store,
+        transaction,
+        next: next::clone(manifest, indices, transaction, flags)?,
+    };
+    match attempt.run()? {
+        Some(committed) => Ok(committed),
+        None => Err(already_exists(store.storage.uri()).into()),
+    }
+}
+
 pub(crate) fn already_exists(uri: &str) -> Error {
     Error::already_exists(format!(
         "Dataset already exists: {uri}; use mode \"append\" or \"overwrite\""
@@ -155,12 +179,19 @@ impl Commit<'_> {
         };
         let strict = self.is_strict_overwrite();
         for attempt in 0..self.options.max_retries.max(1) {
-            let latest = if strict {
-                self.base_itself()?
-            } else {
-                self.catch_up(&mut progress)?
+            // Manifests may have been renamed since the table was opened.
+            let (store, newest) = self.store.refreshed()?;
+            let commit = Commit {
+                store: &store,
+                ..*self
             };
-            if let Some(committed) = self.attempt(&latest, &progress.rebase)? {
+            let latest = if strict {
+                commit.base_itself()?
+            } else {
+                commit.catch_up(newest, &mut progress)?
+            };
+            if let Some(committed) = commit.attempt(&latest, &progress.rebase)? {
+                after_commit(&store, &committed.manifest);
                 return Ok(committed);
             }
             if started.elapsed() > self.options.retry_timeout {
@@ -255,13 +286,12 @@ impl Commit<'_> {
     /// Checks the transaction against every version that has not been seen and returns the latest.
     ///
     /// A version in between whose transaction is gone could hide any change, so it is a conflict for every operation.
-    fn catch_up(&self, progress: &mut Progress) -> Result<ManifestFile> {
+    fn catch_up(&self, latest: u64, progress: &mut Progress) -> Result<ManifestFile> {
         let ours = Ours {
             operation: &self.transaction.operation,
             base: self.base.map(|file| &file.manifest),
             affected_rows: self.options.affected_rows.as_ref(),
         };
-        let latest = self.store.latest()?;
         let mut last = None;
         for version in progress.seen + 1..=latest {
             let (file, theirs) = load_committed(self.store, version)?;

@@ -118,10 +118,7 @@ fn create(storage: &Arc<dyn Storage>, transaction: &Transaction, options: &Commi
         true => Naming::V2,
         false => Naming::V1,
     };
-    let store = VersionStore {
-        storage: storage.clone(),
-        naming,
-    };
+    let store = VersionStore::new(storage.clone(), naming);
     let mut transaction = transaction.clone();
     transaction.read_version = 0;
     let places = Storages::of_root(storage);

@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use glaive_file::io::{IoStats, LocalStorage, Storage};
+use glaive_file::io::{Durability, IoStats, LocalStorage, Storage};
 use glaive_file::{Error, FileVersion, Result, Schema};
 
 pub use delete::{Deleted, RetryOptions};
@@ -21,10 +21,11 @@ pub use fragment::FragmentHandle;
 pub use versions::{VersionInfo, VersionSummary};
 
 use crate::data_file::FileCache;
-use crate::manifest::{IndexSection, Manifest, ManifestFile, feature_flags};
+use crate::lock::CommitLock;
+use crate::manifest::{IndexSection, Manifest, ManifestFile, Naming, feature_flags};
 use crate::storages::Storages;
 use crate::transaction::Transaction;
-use crate::versions::{VersionStore, not_found};
+use crate::versions::{VersionStore, migrate_to_v2, not_found};
 
 /// Which version to open. The latest by default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -67,13 +68,23 @@ impl Dataset {
 
     /// The table at a storage; `None` if there is no manifest.
     pub(crate) fn find(storage: &Arc<dyn Storage>, options: OpenOptions) -> Result<Option<Self>> {
+        if let Some(version) = options.version {
+            // By its name, without a listing: also where the listing is not in order.
+            let named = VersionStore::new(storage.clone(), Naming::V2);
+            let file = named.load(version)?;
+            let naming = match storage.exists(&Naming::V2.path(version))? {
+                true => Naming::V2,
+                false => Naming::V1,
+            };
+            let store = VersionStore { naming, ..named };
+            return Ok(Some(Self::new(store, file.manifest, file.indices)));
+        }
         let Some((store, versions)) = VersionStore::find(storage)? else {
             return Ok(None);
         };
-        let file = match (options.version, options.as_of) {
-            (Some(version), _) => store.load(version)?,
-            (None, Some(time)) => versions::as_of(&store, &versions, time)?,
-            (None, None) => match versions.last() {
+        let file = match options.as_of {
+            Some(time) => versions::as_of(&store, &versions, time)?,
+            None => match versions.last() {
                 Some(version) => store.load(*version)?,
                 None => return Ok(None),
             },
@@ -93,6 +104,44 @@ impl Dataset {
                 cache,
             }),
         }
+    }
+
+    /// This snapshot with other settings for what is written through it.
+    ///
+    /// # Errors
+    /// Unsupported if the store cannot give the durability.
+    pub fn with_settings(
+        &self,
+        durability: Option<Durability>,
+        lock: Option<Arc<dyn CommitLock>>,
+    ) -> Result<Self> {
+        if durability.is_none() && lock.is_none() {
+            return Ok(self.clone());
+        }
+        let store = self.inner.store.clone();
+        let storage = with_durability(&store.storage, durability)?;
+        let store = VersionStore {
+            storage,
+            lock: lock.or(store.lock),
+            ..store
+        };
+        let indices = self.inner.indices.clone();
+        Ok(Self::new(store, self.inner.manifest.clone(), indices))
+    }
+
+    /// Renames the manifests of a table that an early writer made, so that the newest sorts first. No writer may be at
+    /// work; can be repeated.
+    ///
+    /// # Errors
+    /// Corrupt if a version has two manifests that differ.
+    pub fn migrate_manifest_paths_v2(&self) -> Result<Self> {
+        migrate_to_v2(self.inner.store.storage.as_ref())?;
+        self.checkout_version(self.version())
+    }
+
+    /// The numbers of all versions, ascending. Reads no manifest.
+    pub fn version_numbers(&self) -> Result<Vec<u64>> {
+        self.inner.store.list()
     }
 
     /// The location as it was given to [`Dataset::open`].
@@ -222,6 +271,20 @@ impl Dataset {
             false => Ok(()),
         }
     }
+}
+
+/// A storage with the durability asked for.
+pub(crate) fn with_durability(
+    storage: &Arc<dyn Storage>,
+    durability: Option<Durability>,
+) -> Result<Arc<dyn Storage>> {
+    let changed = durability.filter(|wanted| *wanted != storage.durability());
+    let Some(wanted) = changed else {
+        return Ok(storage.clone());
+    };
+    storage
+        .with_durability(wanted)
+        .ok_or_else(|| Error::unsupported(format!("durability {wanted:?} at {}", storage.uri())))
 }
 
 impl fmt::Debug for Dataset {

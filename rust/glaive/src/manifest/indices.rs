@@ -55,6 +55,22 @@ impl Index {
         Ok(self)
     }
 
+    /// The entry of a clone: its files lie below the base path `base`, unless it names one already.
+    ///
+    /// # Errors
+    /// As [`Self::decode`].
+    pub fn with_base(&self, base: u32) -> Result<Self> {
+        if self.metadata.base_id.is_some() {
+            return Ok(self.clone());
+        }
+        // Fields that follow a message are part of it.
+        let field = pb::IndexMetadata {
+            base_id: Some(base),
+            ..pb::IndexMetadata::default()
+        };
+        Self::decode([self.stored.as_ref(), &field.encode_to_vec()].concat().into())
+    }
+
     /// What the entry says.
     pub fn metadata(&self) -> &pb::IndexMetadata {
         &self.metadata

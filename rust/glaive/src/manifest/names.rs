@@ -40,6 +40,14 @@ impl Naming {
         }
     }
 
+    /// The other scheme.
+    pub fn other(self) -> Self {
+        match self {
+            Self::V1 => Self::V2,
+            Self::V2 => Self::V1,
+        }
+    }
+
     /// Path of a version below the root of the table.
     pub fn path(self, version: u64) -> String {
         format!("{VERSIONS}/{}", self.file_name(version))
@@ -70,25 +78,31 @@ fn parse_number(text: &str) -> Option<u64> {
 /// The attached versions among the names of a directory, ascending, and their scheme.
 ///
 /// # Errors
-/// Corrupt if both schemes occur.
+/// Corrupt if both schemes occur, naming a file of each.
 pub fn attached_versions<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Option<(Naming, Vec<u64>)>> {
     let mut versions = Vec::new();
-    let mut scheme = None;
-    for (naming, version) in names.into_iter().filter_map(Naming::parse) {
-        if version & DETACHED != 0 {
+    let mut first: Option<(Naming, &str)> = None;
+    for name in names {
+        let Some((naming, version)) = Naming::parse(name).filter(|(_, version)| version & DETACHED == 0)
+        else {
             continue;
+        };
+        match first {
+            Some((seen, other)) if seen != naming => return Err(mixed(other, name)),
+            _ => first = Some((naming, name)),
         }
-        if scheme.is_some_and(|seen| seen != naming) {
-            return Err(Error::corrupt(
-                "Found multiple manifest naming schemes in the same directory; rename the V1 manifests",
-            )
-            .context(VERSIONS));
-        }
-        scheme = Some(naming);
         versions.push(version);
     }
     versions.sort_unstable();
-    Ok(scheme.map(|naming| (naming, versions)))
+    Ok(first.map(|(naming, _)| (naming, versions)))
+}
+
+fn mixed(one: &str, other: &str) -> Error {
+    Error::corrupt(format!(
+        "Found multiple manifest naming schemes in the same directory: '{one}' and '{other}'. Open a version by its \
+         number and use migrate_manifest_paths_v2 on it"
+    ))
+    .context(VERSIONS)
 }
 
 #[cfg(test)]
@@ -142,7 +156,9 @@ mod tests {
             Some((Naming::V2, vec![4]))
         );
         let error = attached_versions([v2.as_str(), "1.manifest"]).unwrap_err();
-        assert!(error.to_string().contains("multiple manifest naming schemes"));
+        for part in [v2.as_str(), "'1.manifest'", "migrate_manifest_paths_v2"] {
+            assert!(error.to_string().contains(part), "{error}");
+        }
         let detached = Naming::V2.file_name(DETACHED | 1);
         assert_eq!(attached_versions([detached.as_str()]).unwrap(), None);
     }

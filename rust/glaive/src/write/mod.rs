@@ -10,11 +10,13 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatchReader;
 use glaive_file::container::Alignment;
-use glaive_file::io::{LocalStorage, Storage};
+use glaive_file::io::{Durability, LocalStorage, Storage};
 use glaive_file::{Error, FileVersion, Result, Schema};
 
+use crate::cleanup::AutoCleanup;
 use crate::commit::{CommitFailure, CommitOptions, Committed, already_exists, commit, commit_new};
-use crate::dataset::{Dataset, OpenOptions};
+use crate::dataset::{Dataset, OpenOptions, with_durability};
+use crate::lock::CommitLock;
 use crate::manifest::{DETACHED, Fragment, Naming};
 use crate::projection::RESERVED;
 use crate::transaction::{Operation, Transaction};
@@ -90,6 +92,12 @@ pub struct WriteParams {
     pub external_blobs: ExternalBlobs,
     /// Bytes of a file that blobs share, unless their field says otherwise. `None`: 1 GiB.
     pub blob_pack_file_size_threshold: Option<u64>,
+    /// What an acknowledged version survives. `None`: as the snapshot that is written to, else the end of the process.
+    pub durability: Option<Durability>,
+    /// Held while the version is created. `None`: that of the snapshot that is written to.
+    pub commit_lock: Option<Arc<dyn CommitLock>>,
+    /// Cleanup that is stored with a new table.
+    pub auto_cleanup: Option<AutoCleanup>,
     /// Hears of every file.
     pub progress: Option<Arc<dyn WriteProgress>>,
     /// Hears once of each metadata value of a field, and each environment variable, that could not be used.
@@ -111,6 +119,9 @@ impl Default for WriteParams {
             alignment: Alignment::default(),
             external_blobs: ExternalBlobs::default(),
             blob_pack_file_size_threshold: None,
+            durability: None,
+            commit_lock: None,
+            auto_cleanup: None,
             progress: None,
             on_warning: None,
         }
@@ -164,12 +175,14 @@ impl Dataset {
         let (storage, existing) = match destination.into() {
             WriteDestination::Uri(uri) => {
                 let storage: Arc<dyn Storage> = Arc::new(LocalStorage::from_uri(uri)?);
+                let storage = with_durability(&storage, params.durability)?;
                 let existing = Self::find(&storage, OpenOptions::default())?;
                 (storage, existing)
             }
             WriteDestination::Dataset(dataset) => (dataset.store().storage.clone(), Some(dataset.clone())),
         };
-        match (params.mode, existing) {
+        let settings = |dataset: Self| dataset.with_settings(params.durability, params.commit_lock.clone());
+        match (params.mode, existing.map(settings).transpose()?) {
             (WriteMode::Create, Some(dataset)) => Err(already_exists(dataset.uri())),
             (_, None) => create(&storage, reader, params),
             (WriteMode::Append, Some(dataset)) => append(&dataset, reader, params),
@@ -219,10 +232,19 @@ fn create(
     let version = params.data_storage_version.unwrap_or_default();
     let schema = new_schema(&reader, version)?;
     let mut written = WrittenFiles::new(storage);
-    let operation = stage_overwrite(schema, version, reader, params, &mut written)?;
+    let mut operation = stage_overwrite(schema, version, reader, params, &mut written)?;
+    if let (
+        Operation::Overwrite {
+            config_upsert_values, ..
+        },
+        Some(cleanup),
+    ) = (&mut operation, params.auto_cleanup)
+    {
+        config_upsert_values.extend(cleanup.config());
+    }
     let store = VersionStore {
-        storage: storage.clone(),
-        naming,
+        lock: params.commit_lock.clone(),
+        ..VersionStore::new(storage.clone(), naming)
     };
     let committed = commit_new(&store, &params.transaction(0, operation));
     conclude(store, written, committed)

@@ -28,6 +28,16 @@ pub(super) struct Next {
     pub(super) indices: IndexSection,
 }
 
+/// The first version of a clone: its source's manifest, which says itself where the files are.
+pub(super) fn clone(
+    manifest: Manifest,
+    indices: IndexSection,
+    transaction: &Transaction,
+    previous: FeatureFlags,
+) -> Result<Next> {
+    Next { manifest, indices }.stamp(transaction, previous)
+}
+
 /// Version 1 from an overwrite of nothing.
 pub(super) fn first(transaction: &Transaction) -> Result<Next> {
     let Operation::Overwrite {
@@ -137,6 +147,12 @@ impl Next {
         manifest.fragments.sort_by_key(|fragment| fragment.id);
         let highest = manifest.fragments.last().map(|fragment| fragment.id);
         manifest.max_fragment_id = manifest.max_fragment_id.max(highest);
+        self.stamp(transaction, previous)
+    }
+
+    /// Sets what says who wrote the version, when and how, and checks the whole.
+    fn stamp(mut self, transaction: &Transaction, previous: FeatureFlags) -> Result<Self> {
+        let manifest = &mut self.manifest;
         manifest.timestamp = Utc::now();
         manifest.writer_version = Some(this_writer());
         manifest.transaction_file = transaction.file_name();
