@@ -324,6 +324,18 @@ def test_names_in_files_are_checked_too(versions: str) -> None:
         ds.tags.get_version("../branches/b")
 
 
+def test_a_branch_opened_by_a_relative_path(
+    versions: str, table: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    glaive.dataset(versions).create_branch("b", 1)
+    monkeypatch.chdir(versions)
+    ds = glaive.write_dataset(table, glaive.dataset("tree/b"), mode="append")
+    ds.tags.create("t")
+    assert ds.checkout_version(("main", None)).version == 3
+    monkeypatch.chdir("tree")
+    assert glaive.dataset("b").checkout_version("t").count_rows() == 200
+
+
 def test_a_branch_that_is_not_where_it_says(versions: str, tmp_path: Path) -> None:
     ds = glaive.dataset(versions)
     branch = ds.create_branch("b")

@@ -115,8 +115,10 @@ fn main_root(dataset: &Dataset) -> Result<Arc<dyn Storage>> {
     let Some(branch) = dataset.branch() else {
         return Ok(storage.clone());
     };
-    let place = storage.uri().trim_end_matches('/');
-    let root = place.strip_suffix(&format!("/tree/{branch}"));
+    // A relative location may begin below the root.
+    let (place, location) = (storage.uri().trim_end_matches('/'), storage.location());
+    let suffix = format!("/tree/{branch}");
+    let root = place.strip_suffix(&suffix).or(location.strip_suffix(&suffix));
     let root = root.ok_or_else(|| {
         Error::corrupt(format!(
             "the manifest says branch {branch}, but {place} does not end with tree/{branch}"
