@@ -45,6 +45,14 @@ def check_all(uri: str) -> None:
         assert ours == lance.dataset(uri, version=number).to_table()
 
 
+def test_an_age_beyond_the_calendar_is_still_an_age(versions: str) -> None:
+    ds = glaive.dataset(versions)
+    ds.cleanup_old_versions(older_than=timedelta(days=100_000_000), retain_versions=1)
+    assert numbers(versions) == [1, 2, 3, 4]
+    ds.cleanup_old_versions(older_than=timedelta(days=-100_000_000), retain_versions=3)
+    assert numbers(versions) == [2, 3, 4]
+
+
 @pytest.mark.parametrize(
     ("options", "left"),
     [

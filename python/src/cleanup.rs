@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use chrono::{TimeDelta, Utc};
-use glaive::cleanup::{CleanupPolicy, CleanupStats};
+use chrono::TimeDelta;
+use glaive::cleanup::{CleanupPolicy, CleanupStats, time_before};
 use glaive::{CommitLease, CommitLock, Error, ErrorKind, Result};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -25,9 +25,8 @@ fn policy(
     error_if_tagged_old_versions: bool,
     delete_rate_limit: Option<u64>,
 ) -> CleanupPolicy {
-    let before = |us| Utc::now().checked_sub_signed(TimeDelta::microseconds(us));
     CleanupPolicy {
-        before: older_than_us.and_then(before),
+        before: older_than_us.map(|us| time_before(TimeDelta::microseconds(us))),
         retain_versions,
         versions,
         delete_unverified,

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use chrono::Utc;
 use glaive_file::{Error, Result};
 
-use super::CleanupPolicy;
+use super::{CleanupPolicy, time_before};
 use crate::dataset::Dataset;
 use crate::manifest::Manifest;
 use crate::versions::VersionStore;
@@ -71,7 +70,7 @@ fn policy(config: &BTreeMap<String, String>, version: u64) -> Result<Option<Clea
     let older_than = older_than.map(chrono::TimeDelta::from_std).transpose();
     let older_than = older_than.map_err(|e| Error::invalid_input(format!("{OLDER_THAN}: {e}")))?;
     Ok(Some(CleanupPolicy {
-        before: older_than.and_then(|age| Utc::now().checked_sub_signed(age)),
+        before: older_than.map(time_before),
         retain_versions: number(config, RETAIN_VERSIONS)?,
         delete_rate_limit: number(config, DELETE_RATE_LIMIT)?,
         error_if_tagged_old_versions: false,
@@ -188,7 +187,7 @@ mod tests {
         assert!(found.clean_referenced_branches && !found.error_if_tagged_old_versions);
         let always = config(&[("interval", "0"), ("older_than", "1h")]);
         let before = policy(&always, 7).unwrap().unwrap().before.unwrap();
-        assert!((Utc::now() - before).num_seconds().abs_diff(3600) < 5);
+        assert!((chrono::Utc::now() - before).num_seconds().abs_diff(3600) < 5);
         for wrong in [("interval", "x"), ("interval", "-1")] {
             assert!(policy(&config(&[wrong]), 3).is_err());
         }

@@ -13,7 +13,7 @@ mod references;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, SystemTime};
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use glaive_file::io::Entry;
 use glaive_file::{Error, ErrorKind, Result};
 
@@ -49,6 +49,15 @@ pub struct CleanupPolicy {
     pub clean_referenced_branches: bool,
     /// Files per second.
     pub delete_rate_limit: Option<u64>,
+}
+
+/// The time so long ago. An age beyond the calendar is its first or last moment: left out, it would be no condition at all.
+pub fn time_before(age: TimeDelta) -> DateTime<Utc> {
+    let limit = match age < TimeDelta::zero() {
+        true => DateTime::<Utc>::MAX_UTC,
+        false => DateTime::<Utc>::MIN_UTC,
+    };
+    Utc::now().checked_sub_signed(age).unwrap_or(limit)
 }
 
 impl Default for CleanupPolicy {
@@ -322,7 +331,7 @@ impl CleanupPolicy {
     fn with_default(&self) -> Self {
         let mut policy = self.clone();
         if self.before.is_none() && self.retain_versions.is_none() && self.versions.is_none() {
-            policy.before = Some(Utc::now() - chrono::TimeDelta::days(14));
+            policy.before = Some(time_before(TimeDelta::days(14)));
         }
         policy
     }
