@@ -9,10 +9,11 @@ use arrow_buffer::Buffer;
 use bytes::Bytes;
 use glaive_file::blob::{BlobHandle, BlobSource, values_of};
 use glaive_file::schema::no_field;
-use glaive_file::{BlobHandling, Context, Error, FileReader, Result, Rows};
+use glaive_file::{BlobHandling, Context, Error, FileReader, Result};
 
 use crate::dataset::{Dataset, FragmentHandle};
-use crate::projection::{Projection, RowOrigin};
+use crate::projection::Projection;
+use crate::take::read_offsets;
 
 /// Rows that a caller names; a row may be named twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -240,17 +241,7 @@ impl Part {
                 )));
             }
         }
-        let dataset = fragment.dataset();
-        let files = dataset
-            .cache()
-            .open(dataset.storages(), fragment.metadata(), &projection.fields)?;
-        let arrays = files.read(&projection.fields, Rows::Indices(&offsets), 0)?;
-        let origin = RowOrigin {
-            fragment: fragment.id(),
-            offsets: &offsets,
-            positions: &[],
-        };
-        let batch = projection.assemble(&arrays, &origin, offsets.len())?;
+        let (batch, files) = read_offsets(projection, fragment, &offsets, &[])?;
         let array = batch.columns().first().cloned();
         Ok(Self {
             addresses: addresses.to_vec(),

@@ -6,6 +6,7 @@ use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_select::interleave::interleave;
 use glaive_file::{Context, Error, Result, Rows};
 
+use crate::data_file::OpenFiles;
 use crate::dataset::{Dataset, FragmentHandle};
 use crate::projection::{Projection, RowOrigin};
 
@@ -78,17 +79,29 @@ fn read_fragment(
         Some(deletions) => deletions.physical_offset(*position - first),
     };
     let offsets: Vec<u64> = positions.iter().map(physical).collect();
+    Ok(read_offsets(projection, fragment, &offsets, positions)?.0)
+}
+
+/// The rows of a fragment at ascending physical offsets, and the files that hold them. `positions` of the rows among those of
+/// the table are needed for the columns that show them only.
+pub(crate) fn read_offsets(
+    projection: &Projection,
+    fragment: &FragmentHandle,
+    offsets: &[u64],
+    positions: &[u64],
+) -> Result<(RecordBatch, OpenFiles)> {
     let dataset = fragment.dataset();
     let files = dataset
         .cache()
         .open(dataset.storages(), fragment.metadata(), &projection.fields)?;
-    let arrays = files.read(&projection.fields, Rows::Indices(&offsets), 0)?;
+    let arrays = files.read(&projection.fields, Rows::Indices(offsets), 0)?;
     let origin = RowOrigin {
         fragment: fragment.id(),
-        offsets: &offsets,
+        offsets,
         positions,
     };
-    projection.assemble(&arrays, &origin, offsets.len())
+    let batch = projection.assemble(&arrays, &origin, offsets.len())?;
+    Ok((batch, files))
 }
 
 /// Brings the rows of `sorted` into the order of `positions`.

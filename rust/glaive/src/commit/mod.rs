@@ -20,6 +20,7 @@ use crate::transaction::conflict::{Ours, Rebase, check_conflict};
 use crate::transaction::{OperationKind, Transaction};
 use crate::versions::VersionStore;
 use attempt::Attempt;
+use next::Next;
 use rebase::Rebased;
 
 pub(crate) use rebase::affected_offsets;
@@ -85,7 +86,14 @@ pub(crate) fn commit_new(
     store: &VersionStore,
     transaction: &Transaction,
 ) -> Result<Committed, CommitFailure> {
-    let next = next::first(transaction)?;
+    commit_first(store, transaction, next::first(transaction)?)
+}
+
+fn commit_first(
+    store: &VersionStore,
+    transaction: &Transaction,
+    next: Next,
+) -> Result<Committed, CommitFailure> {
     let attempt = Attempt {
         store,
         transaction,
@@ -145,15 +153,11 @@ pub(crate) fn commit_clone(
     transaction: &Transaction,
 ) -> Result<Committed, CommitFailure> {
     flags.check_writable()?;
-    let attempt = Attempt {
+    commit_first(
         store,
         transaction,
-        next: next::clone(manifest, indices, transaction, flags)?,
-    };
-    match attempt.run()? {
-        Some(committed) => Ok(committed),
-        None => Err(already_exists(store.storage.uri()).into()),
-    }
+        next::clone(manifest, indices, transaction, flags)?,
+    )
 }
 
 pub(crate) fn already_exists(uri: &str) -> Error {
