@@ -28,7 +28,7 @@ pub fn unhex(text: &Value) -> Vec<u8> {
         .collect()
 }
 
-fn hex(bytes: &[u8]) -> Value {
+pub fn hex(bytes: &[u8]) -> Value {
     json!({"hex": bytes.iter().map(|b| format!("{b:02x}")).collect::<String>()})
 }
 

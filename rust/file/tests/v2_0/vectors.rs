@@ -15,25 +15,14 @@ use prost::Message;
 use serde_json::{Value, json};
 
 use crate::support::{MemorySink, open};
+use crate::vectors::{hex, unhex};
 
 fn load(name: &str) -> Value {
-    let path = format!("{}/../../tests/data/file/{name}", env!("CARGO_MANIFEST_DIR"));
-    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+    crate::vectors::load(&format!("file/{name}"))
 }
 
 fn vectors(name: &str) -> Vec<Value> {
     load(name)["vectors"].as_array().unwrap().clone()
-}
-
-fn unhex(text: &Value) -> Vec<u8> {
-    let text = text.as_str().unwrap();
-    (0..text.len() / 2)
-        .map(|i| u8::from_str_radix(&text[i * 2..i * 2 + 2], 16).unwrap())
-        .collect()
-}
-
-fn hex(bytes: &[u8]) -> Value {
-    json!({"hex": bytes.iter().map(|b| format!("{b:02x}")).collect::<String>()})
 }
 
 /// Integers from 2^53 on are strings.
